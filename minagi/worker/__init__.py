@@ -1,0 +1,1 @@
+"""The trainer as a child process, and the messages it speaks."""
