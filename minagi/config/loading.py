@@ -165,10 +165,10 @@ def _check_key(name: str, origin: str) -> None:
 
 
 def _unknown(what: str, name: str, known: Iterable[str], origin: str) -> UsageError:
-    near = difflib.get_close_matches(name[:200], list(known), n=1, cutoff=0.5)
-    if not near and "." in name:  # the right name in the wrong section
-        near = [path for path in known if path.endswith("." + name.rpartition(".")[2])][:1]
-    hint = f"Did you mean {near[0]}?" if near else "There are: " + ", ".join(SECTIONS) + "."
+    last = name.rpartition(".")[2]
+    near = [path for path in known if "." in name and path.endswith("." + last)]  # the wrong section
+    near += difflib.get_close_matches(name[:200], list(known), n=1, cutoff=0.5)
+    hint = f"The nearest there is: {near[0]}." if near else "There are: " + ", ".join(SECTIONS) + "."
     return UsageError(f"There is no {what} (in {origin}). {hint}")
 
 
@@ -263,7 +263,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise UsageError(f"The settings file {path} cannot be read: {reason}.") from None
     if len(data) > MAX_FILE_BYTES:
         raise UsageError(
-            f"The settings file {path} is larger than {MAX_FILE_BYTES // 1024} kB. Is it the right file?"
+            f"The settings file {path} is larger than {MAX_FILE_BYTES // 1024} kB: this is not one of minagi's."
         )
     try:
         body = yaml.load(data, _Loader)  # a BaseLoader makes texts, lists and mappings, nothing else
@@ -272,7 +272,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
         where = f" in line {mark.line + 1}" if mark else ""
         raise UsageError(f"The settings file {path} is not valid YAML{where}: {error.problem}.") from None
     except (yaml.YAMLError, RecursionError, UnicodeError):
-        raise UsageError(f"The settings file {path} is not valid YAML: is it a text file?") from None
+        raise UsageError(
+            f"The settings file {path} is not valid YAML: it is nested too deeply or not text."
+        ) from None
     if body in (None, ""):
         return {}
     if not isinstance(body, dict):

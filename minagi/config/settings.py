@@ -5,6 +5,7 @@ table, from which the command line makes its flags and help. Cadences are in cha
 name or the doc says otherwise. Where a value comes from is the business of `loading`.
 """
 
+# ruff: noqa: RUF009 - _key makes a dataclasses.field
 from __future__ import annotations
 
 import dataclasses
