@@ -1,0 +1,48 @@
+"""What a text carries from one forward to the next: keys and values, position, and its vote."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from minagi.model.shape import Shape
+
+
+class Text:
+    """One text being read through the cache. Position 0 is its first character.
+
+    `vote` [E] is what its characters have asked for so far; `tally` [rows, E] the same in full
+    probabilities, kept only where experts are drawn (select_temperature > 0). Keys and values are
+    [layers, 2, capacity, H, hd] in the compute precision, of which `position` characters are filled.
+    """
+
+    def __init__(self, shape: Shape, dtype: torch.dtype, device: torch.device, capacity: int = 64) -> None:
+        self.position = 0
+        self.vote: Tensor | None = None
+        self.tally: Tensor | None = None
+        self._kv = torch.empty(
+            shape.cache_layers, 2, capacity, shape.n_head, shape.head_size, dtype=dtype, device=device
+        )
+
+    def reserve(self, characters: int) -> None:
+        """Make room for `characters` more."""
+        need = self.position + characters
+        if need > self._kv.shape[2]:
+            size = list(self._kv.shape)
+            size[2] = max(need, 2 * size[2])
+            bigger = self._kv.new_empty(size)
+            bigger[:, :, : self.position] = self._kv[:, :, : self.position]
+            self._kv = bigger
+
+    def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Put k, v [T, H, hd] behind what `layer` holds; returns all its keys and values [P+T, H, hd]."""
+        end = self.position + k.shape[0]
+        self._kv[layer, 0, self.position : end] = k
+        self._kv[layer, 1, self.position : end] = v
+        return self._kv[layer, 0, :end], self._kv[layer, 1, :end]
+
+    def append_from(self, layer: int, k: Tensor, v: Tensor) -> None:
+        """Put the same k, v behind `layer` and every deeper one (a halted character's carried keys)."""
+        end = self.position + k.shape[0]
+        self._kv[layer:, 0, self.position : end] = k
+        self._kv[layer:, 1, self.position : end] = v

@@ -1,0 +1,153 @@
+"""The expert mixture: every character through its experts, as plain products over sorted slices.
+
+Assignments are sorted by slot, so each expert sees one contiguous slice and runs one product a
+matrix: no padding, no per-character loop, no gathered weights. Gradients of expert weights go
+straight into the slots' own buffers (`ExpertSlots.accumulate`), never through autograd.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from minagi.pool.slots import ExpertSlots
+
+Slice = tuple[int, int, int]  # slot, first and last+1 of its assignments
+
+
+class Assignments:
+    """Which characters each slot serves, sorted by slot and, within one, by place in the text.
+
+    `order` [M] indexes the flattened [N, K] requests; `token` [M] are their characters.
+    """
+
+    def __init__(self, slot_ids: Tensor, capacity: int) -> None:
+        flat = slot_ids.flatten()
+        self.order = torch.argsort(flat, stable=True)
+        counts = torch.bincount(flat).tolist()
+        self.slices: list[Slice] = []
+        self.dropped = 0
+        kept: list[Tensor] = []
+        source = target = 0
+        for slot, count in enumerate(counts):
+            if not count:
+                continue
+            taken = min(count, capacity) if capacity else count
+            self.dropped += count - taken
+            kept.append(self.order[source : source + taken])
+            self.slices.append((slot, target, target + taken))
+            source, target = source + count, target + taken
+        if self.dropped:
+            self.order = torch.cat(kept)
+        self.token = self.order // slot_ids.shape[1]
+
+
+def capacity_bound(factor: float, characters: int, top_k: int, slots: int) -> int:
+    """Assignments one expert may take in one call; 0 when unbounded."""
+    return math.ceil(factor * characters * top_k / slots) if factor > 0 else 0
+
+
+def mix(x: Tensor, weights: Tensor, assignments: Assignments, slots: ExpertSlots) -> Tensor:
+    """Σ weight · expert(x) for x [N, D] in the compute precision, weights [N, K] fp32 -> [N, D] fp32."""
+    if torch.is_grad_enabled():
+        return _Mixture.apply(x, weights, assignments, slots)
+    y, _ = _forward(x, assignments, slots)
+    return _combine(y, weights.flatten().index_select(0, assignments.order), assignments, x)
+
+
+def _combine(y: Tensor, weight: Tensor, assignments: Assignments, x: Tensor) -> Tensor:
+    out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
+    return out.index_add_(0, assignments.token, y.float() * weight[:, None])
+
+
+def _forward(x: Tensor, assignments: Assignments, slots: ExpertSlots) -> tuple[Tensor, list[Tensor]]:
+    """Unweighted expert outputs [M, D], and per level its input and the two halves before the gate."""
+    level_input = x.index_select(0, assignments.token)
+    saved = []
+    for level in range(slots.depth):
+        up, down = slots.compute(level)
+        both = level_input.new_empty(level_input.shape[0], up.shape[1])
+        for slot, start, stop in assignments.slices:
+            torch.mm(level_input[start:stop], up[slot].t(), out=both[start:stop])
+        hidden = F.silu(both[:, : slots.width]).mul_(both[:, slots.width :])
+        y = torch.empty_like(level_input)
+        for slot, start, stop in assignments.slices:
+            torch.mm(hidden[start:stop], down[slot].t(), out=y[start:stop])
+        saved += [level_input, both]
+        if slots.depth > 1:  # deeper experts are residual on their input
+            y += level_input
+        level_input = y
+    return level_input, saved
+
+
+class _Mixture(torch.autograd.Function):
+    """`mix` with its gradient: kept are each level's input and pre-activations, the rest is redone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, assignments: Assignments, slots: ExpertSlots) -> Tensor:
+        y, saved = _forward(x, assignments, slots)
+        weight = weights.flatten().index_select(0, assignments.order)
+        ctx.save_for_backward(weight, *saved)
+        ctx.assignments, ctx.slots, ctx.shape = assignments, slots, weights.shape
+        return _combine(y, weight, assignments, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (grad,) = grads
+        weight, *saved = ctx.saved_tensors
+        assignments, slots = ctx.assignments, ctx.slots
+        characters = grad.shape[0]
+        low = saved[0].dtype
+        d_y = grad.to(low).index_select(0, assignments.token)  # [M, D], not yet weighted
+        d_weight = None
+        for level in reversed(range(slots.depth)):
+            level_input, both = saved[2 * level], saved[2 * level + 1]
+            gate, value = both[:, : slots.width], both[:, slots.width :]
+            act = F.silu(gate)
+            hidden = act * value
+            d_hidden = torch.empty_like(hidden)
+            _, down = slots.compute(level)
+            for slot, start, stop in assignments.slices:
+                torch.mm(d_y[start:stop], down[slot], out=d_hidden[start:stop])
+            if d_weight is None:  # last level: d weight = ⟨d_y, y⟩, which is ⟨d_y·w2, hidden⟩
+                d_weight = (d_hidden * hidden).sum(1, dtype=torch.float32)
+                if slots.depth > 1:
+                    d_weight += (d_y * level_input).sum(1, dtype=torch.float32)
+                scale = weight.to(low)[:, None]
+                d_hidden.mul_(scale)
+                d_y = d_y * scale
+            d_both = torch.empty_like(both)
+            torch.mul(d_hidden, act, out=d_both[:, slots.width :])
+            d_both[:, : slots.width] = torch.ops.aten.silu_backward(d_hidden * value, gate)
+            d_y = _level_backward(level, level_input, hidden, d_y, d_both, assignments, slots)
+        d_x = torch.zeros(characters, d_y.shape[1], dtype=torch.float32, device=grad.device)
+        d_x.index_add_(0, assignments.token, d_y.float())
+        d_weights = torch.zeros(ctx.shape, dtype=torch.float32, device=grad.device)
+        assert d_weight is not None
+        d_weights.view(-1)[assignments.order] = d_weight
+        return d_x.to(low), d_weights, None, None
+
+
+def _level_backward(
+    level: int,
+    level_input: Tensor,
+    hidden: Tensor,
+    d_y: Tensor,
+    d_both: Tensor,
+    assignments: Assignments,
+    slots: ExpertSlots,
+) -> Tensor:
+    """Weight gradients into the slots; returns the gradient of the level's input [M, D]."""
+    up, _ = slots.compute(level)
+    d_input = torch.empty_like(level_input)
+    for slot, start, stop in assignments.slices:
+        rows = slice(start, stop)
+        slots.accumulate(level, slot, d_both[rows], level_input[rows], d_y[rows], hidden[rows])
+        torch.mm(d_both[rows], up[slot], out=d_input[rows])
+    if slots.depth > 1:
+        d_input += d_y
+    return d_input

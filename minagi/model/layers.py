@@ -1,0 +1,183 @@
+"""The dense parts: linear products in the compute precision, RMSNorm, rotary attention, SwiGLU, block.
+
+Tensors carry no batch dimension: a model reads one text at a time, T characters as [T, D].
+The residual stream is fp32; products run in the compute precision of their input.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from minagi.model.shape import NORM_EPS
+
+
+class _MixedLinear(torch.autograd.Function):
+    """x · wᵀ with a low-precision copy of the weight; the weight's gradient is handed on in fp32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, low: Tensor) -> Tensor:
+        ctx.save_for_backward(x, low)
+        return x @ low.t()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (grad,) = grads
+        x, low = ctx.saved_tensors
+        return grad @ low, (grad.t() @ x).float(), None
+
+
+class LowPrecision:
+    """Copies of fp32 parameters in the compute precision, made at first use.
+
+    Whoever changes parameters says so: `refresh` after a step, `forget` when tensors were replaced.
+    (Autograd's version counters cannot tell: fused optimisers do not move them.)
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self._copies: dict[Tensor, Tensor] = {}
+
+    def of(self, parameter: Tensor) -> Tensor:
+        """`parameter` in the compute precision."""
+        if self.dtype == torch.float32:
+            return parameter
+        low = self._copies.get(parameter)
+        if low is None:
+            low = self._copies[parameter] = parameter.detach().to(self.dtype)
+        return low
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Every parameter may have changed its values."""
+        for parameter, low in self._copies.items():
+            low.copy_(parameter)
+
+    def forget(self) -> None:
+        """Parameters may have been replaced."""
+        self._copies.clear()
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x [N, in] in any precision times weight [out, in] -> [N, out] in the compute precision."""
+        if self.dtype == torch.float32:
+            return F.linear(x, weight)
+        low = self.of(weight)
+        x = x.to(self.dtype)
+        if torch.is_grad_enabled() and weight.requires_grad:
+            return _MixedLinear.apply(x, weight, low)
+        return x @ low.t()
+
+
+class Linear(nn.Module):
+    """A matrix without bias."""
+
+    def __init__(self, fan_in: int, fan_out: int, precision: LowPrecision) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(fan_out, fan_in))
+        self.precision = precision
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.precision.linear(x, self.weight)
+
+
+class RMSNorm(nn.Module):
+    """x · rsqrt(mean(x²) + 1e-6) · weight, in fp32 (Zhang & Sennrich 2019, arXiv:1910.07467)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, (x.shape[-1],), self.weight, NORM_EPS)
+
+
+class Rotary:
+    """Rotary positions on interleaved pairs (Su et al. 2021, arXiv:2104.09864), as complex factors."""
+
+    def __init__(self, head_size: int, theta: float) -> None:
+        self.frequencies = theta ** (-torch.arange(0, head_size, 2, dtype=torch.float64) / head_size)
+        self._table = torch.empty(0, head_size // 2, dtype=torch.complex64)
+
+    def factors(self, length: int, device: torch.device) -> Tensor:
+        """e^(i·position·frequency) for positions 0..length-1, [length, head_size/2] complex64."""
+        if self._table.shape[0] < length or self._table.device != device:
+            size = max(length, 2 * self._table.shape[0], 512)
+            angles = torch.outer(torch.arange(size, dtype=torch.float64), self.frequencies)
+            self._table = torch.polar(torch.ones_like(angles), angles).to(torch.complex64).to(device)
+        return self._table[:length]
+
+
+class Attention(nn.Module):
+    """Causal attention, projections apart from the product so that rows can skip queries."""
+
+    def __init__(self, d_model: int, n_head: int, precision: LowPrecision) -> None:
+        super().__init__()
+        self.qkv = Linear(d_model, 3 * d_model, precision)
+        self.proj = Linear(d_model, d_model, precision)
+        self.n_head = n_head
+
+    def project(self, x: Tensor, factors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x [N, D] and its rotary factors [N, hd/2] -> q, k, v, each [N, H, hd]."""
+        n, width = x.shape
+        qkv = self.qkv(x).view(n, 3, self.n_head, width // self.n_head)
+        qk = torch.view_as_complex(qkv[:, :2].float().unflatten(-1, (-1, 2)))
+        qk = torch.view_as_real(qk * factors[:, None, None, :]).flatten(-2).to(qkv.dtype)
+        q, k = qk.unbind(1)
+        return q, k, qkv[:, 2]
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None, past: int) -> Tensor:
+        """Queries over keys, then the output matrix.
+
+        q [A, H, hd]; k, v [past+T, H, hd]. `positions` [A] are the queries' places among the T
+        new characters, None when every one of them asks (A = T). Returns [A, D].
+        """
+        asking, n_head, head_size = q.shape
+        total = k.shape[0]
+        fresh = total - past
+        mask = None
+        whole = past == 0 and positions is not None and 2 * asking > fresh
+        if whole:  # most characters ask: the unmasked causal kernel is cheaper than a mask
+            assert positions is not None
+            q = q.new_zeros(fresh, n_head, head_size).index_copy(0, positions, q)
+        causal = past == 0 and (positions is None or whole) and fresh > 1
+        if not causal and not (positions is None and fresh == 1):
+            at = torch.arange(fresh, device=q.device) if positions is None else positions
+            mask = torch.arange(total, device=q.device) <= (at + past)[:, None]
+        mixed = F.scaled_dot_product_attention(
+            q.transpose(0, 1)[None],
+            k.transpose(0, 1)[None],
+            v.transpose(0, 1)[None],
+            attn_mask=mask,
+            is_causal=causal,
+        )
+        mixed = mixed[0].transpose(0, 1).flatten(1)
+        if whole:
+            mixed = mixed.index_select(0, positions)
+        return self.proj(mixed)
+
+
+class SwiGLU(nn.Module):
+    """w2(silu(w1 x) · w3 x) (Shazeer 2020, arXiv:2002.05202)."""
+
+    def __init__(self, d_model: int, width: int, precision: LowPrecision) -> None:
+        super().__init__()
+        self.w1 = Linear(d_model, width, precision)
+        self.w3 = Linear(d_model, width, precision)
+        self.w2 = Linear(width, d_model, precision)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.w2(F.silu(self.w1(x)) * self.w3(x))
+
+
+class Block(nn.Module):
+    """x + attention(norm x), then x + mlp(norm x). The mlp is dense, or the pool's (routing.PoolMlp)."""
+
+    def __init__(self, d_model: int, n_head: int, mlp: nn.Module, precision: LowPrecision) -> None:
+        super().__init__()
+        self.ln1 = RMSNorm(d_model)
+        self.attn = Attention(d_model, n_head, precision)
+        self.ln2 = RMSNorm(d_model)
+        self.mlp = mlp

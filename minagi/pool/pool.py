@@ -1,0 +1,184 @@
+"""The expert pool: which experts exist, which are on the card, and whose moments are where.
+
+Places are positions in the pool's arrays (they change when an expert is pruned); uids are permanent.
+An expert on the card keeps its slot. A newcomer takes an empty slot, else the slot of the expert
+admitted longest ago among those this forward was not admitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minagi.pool.ram import Disk, RamTier
+from minagi.pool.slots import ExpertSlots
+from minagi.pool.telemetry import Telemetry
+from minagi.weights import ExpertRecord, round_moments
+
+
+@dataclass
+class _Slot:
+    """What one slot holds. `stale`: RAM's record is older than the slot; `dirty`: so is the disk's."""
+
+    uid: int | None = None
+    used: int = -1  # forward that admitted it last
+    moments: bool = False  # the slot's moments are its expert's own
+    stale: bool = False
+    dirty: bool = False
+
+
+class ExpertPool:
+    """Three tiers of experts behind the interface routing needs (`minagi.model.routing.Card`)."""
+
+    def __init__(self, slots: ExpertSlots, disk: Disk, telemetry: Telemetry, ram_limit: int) -> None:
+        self.slots = slots
+        self.telemetry = telemetry
+        self.ram = RamTier(disk, ram_limit)
+        self._slots = [_Slot() for _ in range(slots.count)]
+        self._slot_of: dict[int, int] = {}
+        self._clock = 0
+        self._to_step: set[int] = set()  # slots a training forward was admitted and no step has settled
+        self.arrived: list[int] = []  # uids loaded since the last training forward began
+        self.loads = 0
+
+    @property
+    def experts(self) -> int:
+        return len(self.telemetry)
+
+    def resident(self) -> list[int]:
+        """Uids on the card, by slot."""
+        return [slot.uid for slot in self._slots if slot.uid is not None]
+
+    # ---- a forward
+
+    def begin_forward(self, training: bool) -> None:
+        """A new forward: admissions start over. Slots waiting for a step stay where they are."""
+        self._clock += 1
+        self._training = training
+        if training:
+            self.telemetry.begin_forward()
+            self.arrived = []
+
+    def admission_share(self) -> Tensor:
+        """[E] each expert's share of recent admissions, sums to 1."""
+        return torch.from_numpy(self.telemetry.share()).float().to(self.slots.levels[0].up.device)
+
+    def admit(self, experts: list[int]) -> list[int]:
+        """Bring experts (places) onto the card; returns their slots in the same order."""
+        uids = [self.telemetry.uid[place] for place in experts]
+        for uid in uids:
+            if uid in self._slot_of:
+                self._slots[self._slot_of[uid]].used = self._clock
+        slots = [self._slot_of[uid] if uid in self._slot_of else self._bring(uid) for uid in uids]
+        if self._training:
+            self.telemetry.admitted(experts)
+            self.slots.zero_grad([slot for slot in slots if slot not in self._to_step])
+            self._to_step.update(slots)
+        return slots
+
+    def _bring(self, uid: int) -> int:
+        index = self._free_slot()
+        self.slots.load_weights(index, self.ram.weights(uid).weights)
+        self._slots[index] = _Slot(uid, used=self._clock)
+        self._slot_of[uid] = index
+        self.arrived.append(uid)
+        self.loads += 1
+        return index
+
+    def _free_slot(self) -> int:
+        for index, slot in enumerate(self._slots):
+            if slot.uid is None:
+                return index
+        idle = [i for i, s in enumerate(self._slots) if s.used != self._clock and i not in self._to_step]
+        index = min(idle, key=lambda i: self._slots[i].used)
+        self._evict(index)
+        return index
+
+    def _evict(self, index: int) -> None:
+        slot = self._slots[index]
+        assert slot.uid is not None
+        if slot.stale:
+            self.ram.put(self._record(index), slot.dirty)
+        del self._slot_of[slot.uid]
+        self._slots[index] = _Slot()
+
+    def _record(self, index: int) -> ExpertRecord:
+        uid = self._slots[index].uid
+        assert uid is not None
+        return ExpertRecord(uid, self.slots.weights_of(index), self.slots.moments_of(index))
+
+    # ---- a step
+
+    def to_step(self) -> list[int]:
+        """Slots the coming optimiser step changes, with each one's own moments in place."""
+        for index in self._to_step:
+            slot = self._slots[index]
+            if not slot.moments:
+                assert slot.uid is not None
+                self.slots.load_moments(index, self.ram.moments(slot.uid).moments)
+                slot.moments = True
+        return sorted(self._to_step)
+
+    def stepped(self) -> None:
+        """The optimiser changed those slots."""
+        stepped = sorted(self._to_step)
+        self.slots.refresh(stepped)
+        for index in stepped:
+            slot = self._slots[index]
+            assert slot.uid is not None
+            slot.stale = slot.dirty = True
+            self.ram.forget(slot.uid)
+        self._to_step.clear()
+
+    def skip_step(self) -> None:
+        """There will be no step for what the last training forward was admitted."""
+        self._to_step.clear()
+
+    # ---- a checkpoint
+
+    def changed(self) -> dict[int, ExpertRecord]:
+        """Copies of every expert in memory that disk does not have like this, by uid."""
+        records = dict(self.ram.dirty())
+        for index, slot in enumerate(self._slots):
+            if slot.dirty:
+                record = self._record(index)
+                records[record.uid] = record
+        return records
+
+    def settle(self) -> None:
+        """Everything is in a checkpoint now. Live moments become what its files hold: bf16 values.
+
+        So a resumed or reverted model repeats the same steps to the bit, wherever an expert sat.
+        """
+        for record in self.ram.dirty().values():
+            if record.moments is not None:
+                record.moments = {name: round_moments(array) for name, array in record.moments.items()}
+        self.ram.settled()
+        for index, slot in enumerate(self._slots):
+            if slot.dirty:
+                self.slots.round_moments(index)
+                slot.dirty = False
+
+    def drop_all(self) -> None:
+        """Forget what is on the card and in RAM, saving nothing: the directory was reverted."""
+        self.ram.clear()
+        self._slots = [_Slot() for _ in self._slots]
+        self._slot_of.clear()
+        self._to_step.clear()
+
+    # ---- birth and death
+
+    def tier(self, uid: int) -> str:
+        """Where an expert is: 'card', 'ram' or 'disk'."""
+        return "card" if uid in self._slot_of else "ram" if uid in self.ram else "disk"
+
+    def remove(self, places: list[int]) -> None:
+        """Delete experts that are not on the card; the weights directory drops them at the next checkpoint."""
+        for place in places:
+            uid = self.telemetry.uid[place]
+            assert uid not in self._slot_of, "an expert on the card is never pruned"
+            self.ram.forget(uid)
+        gone = set(places)
+        self.telemetry.keep([place for place in range(self.experts) if place not in gone])

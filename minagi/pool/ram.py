@@ -1,0 +1,103 @@
+"""The RAM tier: the experts used most recently, between the card and the disk."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from minagi.weights import ExpertRecord
+
+
+class Disk(Protocol):
+    """What the tiers need of the weights directory (`minagi.weights.Store`)."""
+
+    def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
+        """An expert as it was last spilled or checkpointed; without its moments when they are not asked for."""
+
+    def spill_expert(self, record: ExpertRecord) -> None:
+        """Keep a trained expert until the next checkpoint, exactly as it is."""
+
+
+class RamTier:
+    """Least-recently-used records; at most `limit` of them, 0 = all. A changed one goes to disk when it leaves."""
+
+    def __init__(self, disk: Disk, limit: int) -> None:
+        self.disk, self.limit = disk, limit
+        self._held: OrderedDict[int, ExpertRecord] = OrderedDict()
+        self._without_moments: set[int] = set()
+        self._dirty: set[int] = set()
+        self.hits = 0
+        self.misses = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, uid: int) -> bool:
+        return uid in self._held
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of everything held."""
+        return sum(
+            array.nbytes
+            for record in self._held.values()
+            for arrays in (record.weights, record.moments or {})
+            for array in arrays.values()
+        )
+
+    def weights(self, uid: int) -> ExpertRecord:
+        """An expert with at least its weights, from here or from disk."""
+        if uid in self._held:
+            self.hits += 1
+            self._held.move_to_end(uid)
+        else:
+            self.misses += 1
+            self._without_moments.add(uid)
+            self._keep(self.disk.read_expert(uid, moments=False))
+        return self._held[uid]
+
+    def moments(self, uid: int) -> ExpertRecord:
+        """An expert with its moments."""
+        record = self._held.get(uid)
+        if record is None or uid in self._without_moments:
+            record = self.disk.read_expert(uid)
+            self._without_moments.discard(uid)
+            self._keep(record)
+        return record
+
+    def put(self, record: ExpertRecord, dirty: bool) -> None:
+        """Take a whole expert that leaves the card; `dirty` when disk does not have it like this."""
+        self._without_moments.discard(record.uid)
+        if dirty:
+            self._dirty.add(record.uid)
+        self._keep(record)
+
+    def forget(self, uid: int) -> None:
+        """Drop an expert: it was changed on the card, or it is no more."""
+        self._held.pop(uid, None)
+        self._dirty.discard(uid)
+        self._without_moments.discard(uid)
+
+    def clear(self) -> None:
+        """Drop everything: the directory was reverted."""
+        self._held.clear()
+        self._dirty.clear()
+        self._without_moments.clear()
+
+    def dirty(self) -> dict[int, ExpertRecord]:
+        """The records that disk does not have, by uid."""
+        return {uid: self._held[uid] for uid in self._dirty}
+
+    def settled(self) -> None:
+        """Everything held is on disk now."""
+        self._dirty.clear()
+
+    def _keep(self, record: ExpertRecord) -> None:
+        self._held[record.uid] = record
+        self._held.move_to_end(record.uid)
+        while self.limit and len(self._held) > self.limit:
+            uid, oldest = self._held.popitem(last=False)
+            self._without_moments.discard(uid)
+            if uid in self._dirty:
+                self._dirty.discard(uid)
+                self.disk.spill_expert(oldest)

@@ -1,0 +1,161 @@
+"""The card's tier: S slots, each holding one expert's weights, gradient and moments, stacked.
+
+A level's two input matrices lie together (`up` = w1 over w3, [S, 2W, D]) so that one product
+serves both; `down` is w2 [S, D, W]. Everything is fp32; a copy of the weights in the compute
+precision is kept beside them and renewed slot by slot when a slot changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def level_names(level: int) -> tuple[str, str, str]:
+    """Names of one level's matrices in an expert's file: w1, w3, w2, or b0_w1, b0_w3, b0_w2, …"""
+    prefix = "" if level == 0 else f"b{level - 1}_"
+    return f"{prefix}w1", f"{prefix}w3", f"{prefix}w2"
+
+
+@dataclass
+class _Level:
+    up: Tensor
+    down: Tensor
+    up_grad: Tensor
+    down_grad: Tensor
+    up_m: Tensor
+    up_v: Tensor
+    down_m: Tensor
+    down_v: Tensor
+    up_low: Tensor
+    down_low: Tensor
+
+    def stepped(self) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """(weights, gradient, first and second moment) of both stacks."""
+        return [
+            (self.up, self.up_grad, self.up_m, self.up_v),
+            (self.down, self.down_grad, self.down_m, self.down_v),
+        ]
+
+
+class ExpertSlots:
+    """Stacked tensors of every slot, and the arithmetic that touches them directly."""
+
+    def __init__(
+        self,
+        slots: int,
+        d_model: int,
+        width: int,
+        depth: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.count, self.d_model, self.width, self.depth, self.dtype = slots, d_model, width, depth, dtype
+        up, down = (slots, 2 * width, d_model), (slots, d_model, width)
+        self.levels: list[_Level] = []
+        for _ in range(depth):
+            tensors = [torch.zeros(size, device=device) for _ in range(4) for size in (up, down)]
+            low = tensors[:2]
+            if dtype != torch.float32:
+                low = [torch.zeros(size, dtype=dtype, device=device) for size in (up, down)]
+            weights, grads, first, second = (tensors[i : i + 2] for i in (0, 2, 4, 6))
+            self.levels.append(
+                _Level(*weights, *grads, first[0], second[0], first[1], second[1], *low)  # up and down apart
+            )
+
+    def compute(self, level: int) -> tuple[Tensor, Tensor]:
+        """`up` [S, 2W, D] and `down` [S, D, W] in the compute precision."""
+        return self.levels[level].up_low, self.levels[level].down_low
+
+    def accumulate(
+        self, level: int, slot: int, d_both: Tensor, level_input: Tensor, d_y: Tensor, hidden: Tensor
+    ) -> None:
+        """Add one slice's weight gradients: up += d_bothᵀ · input, down += d_yᵀ · hidden."""
+        held = self.levels[level]
+        if self.dtype == torch.float32:
+            held.up_grad[slot].addmm_(d_both.t(), level_input)
+            held.down_grad[slot].addmm_(d_y.t(), hidden)
+        else:
+            held.up_grad[slot] += d_both.t() @ level_input
+            held.down_grad[slot] += d_y.t() @ hidden
+
+    def zero_grad(self, slots: list[int]) -> None:
+        """Clear the gradients of these slots."""
+        for level in self.levels:
+            for grad in (level.up_grad, level.down_grad):
+                if len(slots) == self.count:
+                    grad.zero_()
+                else:
+                    for slot in slots:
+                        grad[slot].zero_()
+
+    def refresh(self, slots: list[int]) -> None:
+        """Renew the compute copies of these slots after their fp32 weights changed."""
+        if self.dtype == torch.float32:
+            return
+        for level in self.levels:
+            for low, full in ((level.up_low, level.up), (level.down_low, level.down)):
+                if len(slots) == self.count:
+                    low.copy_(full)
+                else:
+                    for slot in slots:
+                        low[slot].copy_(full[slot])
+
+    def load_weights(self, slot: int, weights: dict[str, np.ndarray]) -> None:
+        """Put an expert's weights into a slot."""
+        for index, level in enumerate(self.levels):
+            w1, w3, w2 = level_names(index)
+            level.up[slot, : self.width].copy_(torch.from_numpy(weights[w1]))
+            level.up[slot, self.width :].copy_(torch.from_numpy(weights[w3]))
+            level.down[slot].copy_(torch.from_numpy(weights[w2]))
+        self.refresh([slot])
+
+    def load_moments(self, slot: int, moments: dict[str, np.ndarray] | None) -> None:
+        """Put an expert's moments into a slot; None means it has none yet: zeros."""
+        for index, level in enumerate(self.levels):
+            w1, w3, w2 = level_names(index)
+            for kind, up, down in (("m", level.up_m, level.down_m), ("v", level.up_v, level.down_v)):
+                if moments is None:
+                    up[slot].zero_()
+                    down[slot].zero_()
+                else:
+                    up[slot, : self.width].copy_(torch.from_numpy(moments[f"{w1}_{kind}"]))
+                    up[slot, self.width :].copy_(torch.from_numpy(moments[f"{w3}_{kind}"]))
+                    down[slot].copy_(torch.from_numpy(moments[f"{w2}_{kind}"]))
+
+    def round_moments(self, slot: int) -> None:
+        """Make a slot's moments what a checkpoint holds of them: bf16 values."""
+        for level in self.levels:
+            for moment in (level.up_m, level.up_v, level.down_m, level.down_v):
+                moment[slot].copy_(moment[slot].bfloat16())
+
+    def weights_of(self, slot: int) -> dict[str, np.ndarray]:
+        """A copy of a slot's weights, under their names in an expert's file."""
+        return self._unstack(slot, "")
+
+    def moments_of(self, slot: int) -> dict[str, np.ndarray]:
+        """A copy of a slot's moments, under their names in an expert's file."""
+        return self._unstack(slot, "_m") | self._unstack(slot, "_v")
+
+    def _unstack(self, slot: int, suffix: str) -> dict[str, np.ndarray]:
+        arrays = {}
+        for index, level in enumerate(self.levels):
+            up, down = getattr(level, "up" + suffix)[slot], getattr(level, "down" + suffix)[slot]
+            parts = (up[: self.width], up[self.width :], down)
+            for name, part in zip(level_names(index), parts, strict=True):
+                arrays[name + suffix] = part.detach().cpu().numpy().copy()
+        return arrays
+
+    def stepped(self, slots: list[int]) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """(weights, gradient, m, v) views of what a step of these slots changes; whole stacks when all are."""
+        views = []
+        for level in self.levels:
+            for tensors in level.stepped():
+                if len(slots) == self.count:
+                    views.append(tensors)
+                else:
+                    views += [tuple(t[slot] for t in tensors) for slot in slots]
+        return views
