@@ -1,0 +1,89 @@
+"""The pool of experts: where each one is, what came and went, who was born and who died."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from minagi.worker.protocol import Growth, Pool
+from tui.reducers.log import alert, say
+from tui.reducers.training import marked
+from tui.sanitise import number, numbers, wholes
+from tui.state import PARENTS_LIMIT, AppState, Expert, Mark, PoolView
+
+BIRTHS_KEPT = 8
+T = TypeVar("T")
+
+
+def pool(state: AppState, event: Pool, now: float) -> AppState:
+    """The whole pool as it is now."""
+    uids = wholes(event.uids)
+    before = {expert.uid for expert in state.pool.experts if expert.tier == "R"}
+    admitted, arrived = set(wholes(event.admitted)), set(wholes(event.arrived))
+    use, gate = numbers(event.use), numbers(event.gate)
+    age, unseen = wholes(event.age_chars), wholes(event.unseen_texts)
+    experts = []
+    for place, uid in enumerate(uids):
+        tier = event.tier[place] if place < len(event.tier) else "D"
+        life = event.life[place] if place < len(event.life) else "."
+        experts.append(
+            Expert(
+                uid, tier if tier in "RMD" else "D", life if life in "nd" else ".", _at(use, place, 0.0),
+                _at(gate, place, 0.0), _at(age, place, 0), _at(unseen, place, 0),
+                uid in admitted, uid in arrived, uid in before and tier != "R",
+            )
+        )  # fmt: skip
+    parents = dict(state.pool.parents)
+    for name, of in event.parents.items():
+        if name.isascii() and name.isdigit() and len(name) < 16:
+            parents[int(name)] = tuple(wholes(of)[:32])
+    view = PoolView(
+        experts=tuple(experts),
+        counts={
+            "resident": sum(e.tier == "R" for e in experts),
+            "ram": sum(e.tier == "M" for e in experts),
+            "disk": sum(e.tier == "D" for e in experts),
+            "newborn": sum(e.life == "n" for e in experts),
+            "dying": sum(e.life == "d" for e in experts),
+        },
+        arrived=tuple(e.uid for e in experts if e.arrived),
+        left=tuple(e.uid for e in experts if e.left),
+        loads_per_step=number(event.loads_per_step),
+        ram_hit_rate=number(event.ram_hit_rate),
+        dropped_share=number(event.dropped_share),
+        parents=dict(list(parents.items())[-PARENTS_LIMIT:]),
+    )
+    return replace(state, pool=view)
+
+
+def _at(values: list[T], place: int, default: T) -> T:
+    return values[place] if place < len(values) else default
+
+
+def growth(state: AppState, event: Growth, now: float) -> AppState:
+    """A decision about the pool's size."""
+    born, pruned = wholes(event.born), wholes(event.pruned)
+    state = replace(state, growth=event)
+    parts = []
+    if born:
+        parts.append(f"{_named(born)} born")
+    if pruned:
+        parts.append(f"{_named(pruned)} pruned")
+    text = "; ".join(parts)
+    if event.sentence:
+        text = f"{text}: {event.sentence}" if text else event.sentence
+    state = say(state, now, "pool", text)
+    if not born and not pruned:
+        return state
+    state = replace(
+        state,
+        births=(*state.births[1 - BIRTHS_KEPT :], event),
+        curves=marked(state.curves, Mark(event.chars, "born" if born else "pruned")),
+    )
+    return alert(state, "quiet", text, bell=True)
+
+
+def _named(uids: list[int]) -> str:
+    shown = ", ".join(str(uid) for uid in uids[:6])
+    more = f" and {len(uids) - 6} more" if len(uids) > 6 else ""
+    return f"{'Expert' if len(uids) == 1 else 'Experts'} {shown}{more}"

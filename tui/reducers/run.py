@@ -1,0 +1,218 @@
+"""The run as a whole: who is there, what it is doing, what is saved, what was asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minagi.worker.protocol import (
+    Ack,
+    CorpusFound,
+    Failure,
+    Goodbye,
+    Hello,
+    Metrics,
+    NewChat,
+    Phase,
+    Reverted,
+    Saved,
+    Set,
+    Snapshots,
+    Write,
+)
+from tui import words
+from tui.reducers import chat, training
+from tui.reducers.log import alert, say
+from tui.sanitise import clean_line, number, whole
+from tui.state import (
+    PENDING_LIMIT,
+    SNAPSHOT_LIMIT,
+    SUBJECT_LIMIT,
+    AppState,
+    Asked,
+    Closing,
+    Ending,
+    Mark,
+    Pending,
+    Snapshot,
+    Subject,
+    WorkerEnded,
+    WorkerStarted,
+)
+
+_SAVED_WORDS = {
+    "auto": "Saved",
+    "named": "Saved",
+    "best": "Saved as the best so far",
+    "before-revert": "Kept the present before reverting",
+    "final": "Saved at the end",
+}
+
+
+def worker_started(state: AppState, _event: WorkerStarted, now: float) -> AppState:
+    """A process begins: what the last one was doing no longer holds, what it taught does."""
+    again = state.hello is not None
+    state = replace(
+        state, link="starting", heard_at=now, phase=Phase(), pending=(), ending=None, failure="", rung="",
+        failure_saved=False, diverged=False,
+    )  # fmt: skip
+    return say(state, now, "app", "Starting again from the last checkpoint") if again else state
+
+
+def worker_ended(state: AppState, event: WorkerEnded, now: float) -> AppState:
+    """The process is gone; unless it was asked to go, that is a death, and shown as one."""
+    tail = tuple(clean_line(line) for line in event.tail)[-40:]
+    ending = Ending(event.status, tail, event.asked)
+    calm = event.asked or (event.status in (0, None) and not state.failure)
+    state = chat.lose(replace(state, link="ended" if calm else "died", ending=ending, pending=()))
+    if calm:
+        return state
+    text = f"The worker ended unexpectedly ({how_it_ended(event.status)})"
+    return alert(say(state, now, "worker", text, "error"), "error", text, bell=True)
+
+
+def how_it_ended(status: int | None) -> str:
+    """An exit status in words."""
+    if status is None:
+        return "no exit status"
+    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+
+
+def closing(state: AppState, event: Closing, now: float) -> AppState:
+    """The quit ladder moves on."""
+    return replace(state, rung=event.rung)
+
+
+def hello(state: AppState, event: Hello, now: float) -> AppState:
+    """The worker introduces itself, and says from where it goes on."""
+    event = replace(event, model=clean_line(event.model, 60))
+    state = replace(
+        state, link="live", hello=event, metrics=Metrics(step=event.step, chars=event.chars), diverged=False,
+        curves=training.cut(state.curves, event.chars), learning=False,
+        gauges=training.cut_gauges(state.gauges, event.chars),
+    )  # fmt: skip
+    what = "A new model" if event.fresh else f"Goes on at step {event.step:,}"
+    where = f"{event.device_name or event.device}, {event.precision}"
+    experts = words.plural(event.experts, "expert")
+    text = f"{what}: {words.count(event.parameters)} parameters, {experts}, on {where}"
+    state = say(state, now, "run", text)
+    if event.dry_run:
+        state = say(state, now, "run", "A dry run: nothing will be kept", "warning")
+    return say(state, now, "run", event.notice) if event.notice else state
+
+
+def corpus(state: AppState, event: CorpusFound, now: float) -> AppState:
+    """What there is to read. What was measured of a subject stays with its name."""
+    known = {subject.name: subject for subject in state.subjects}
+    subjects = []
+    for entry in event.subjects[:SUBJECT_LIMIT]:
+        if not isinstance(entry, dict):
+            continue
+        name = clean_line(str(entry.get("name") or "unnamed"), 80)
+        subject = known.get(name, Subject(name))
+        subjects.append(replace(subject, chars=whole(entry.get("chars"))))
+    text = (
+        f"Found {words.plural(event.files, 'file')} with {words.count(event.chars)} characters to read "
+        f"and {words.count(event.held_out_chars)} held out"
+    )
+    state = say(replace(state, corpus=event, subjects=tuple(subjects)), now, "files", text)
+    if event.skipped:
+        reasons = ", ".join(
+            f"{whole(files):,} {clean_line(reason, 40)}" for reason, files in event.skipped.items()
+        )
+        state = say(state, now, "files", f"Passed over: {reasons}")
+    return state
+
+
+def phase(state: AppState, event: Phase, now: float) -> AppState:
+    """What the worker is doing now."""
+    if event == state.phase:
+        return state
+    changed = event.phase != state.phase.phase
+    state = replace(state, phase=event)
+    return say(state, now, "run", event.reason) if changed and event.reason else state
+
+
+def saved(state: AppState, event: Saved, now: float) -> AppState:
+    """A checkpoint was completed."""
+    marks = training.marked(state.curves, Mark(event.chars, "saved", event.name))
+    metrics = replace(state.metrics, unsaved_chars=0)
+    state = replace(state, saved=event, saved_at=now, curves=marks, metrics=metrics, snapshots=None)
+    text = _SAVED_WORDS.get(event.kind, "Saved")
+    if event.name:
+        text += f" as “{clean_line(event.name, 60)}”"
+    text += f" at step {event.step:,}"
+    if event.seconds or event.bytes_written:
+        text += f": {words.size(event.bytes_written)} in {event.seconds:.1f} s"
+    return say(state, now, "checkpoint", text)
+
+
+def snapshots(state: AppState, event: Snapshots, now: float) -> AppState:
+    """Every snapshot there is, newest first."""
+    found = []
+    for item in event.items[:SNAPSHOT_LIMIT]:
+        if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+            continue
+        found.append(
+            Snapshot(
+                clean_line(item["id"], 200), clean_line(str(item.get("name") or ""), 60),
+                clean_line(str(item.get("kind") or ""), 20), number(item.get("at")) or 0.0,
+                whole(item.get("step")), whole(item.get("chars")), number(item.get("held_out")),
+                whole(item.get("experts")), whole(item.get("bytes_freed")),
+            )
+        )  # fmt: skip
+    return replace(state, snapshots=tuple(found))
+
+
+def reverted(state: AppState, event: Reverted, now: float) -> AppState:
+    """The model is again what it was: the curves end there, and say so."""
+    curves = training.marked(training.cut(state.curves, event.chars), Mark(event.chars, "reverted"))
+    metrics = replace(state.metrics, step=event.step, chars=event.chars, loss=None, unsaved_chars=0)
+    state = replace(
+        state, reverted=event, curves=curves, gauges=training.cut_gauges(state.gauges, event.chars),
+        metrics=metrics, diverged=False, snapshots=None,
+    )  # fmt: skip
+    text = f"Reverted to step {event.step:,}, {words.count(event.chars)} characters"
+    asked_for = event.reason in ("", "asked")
+    if not asked_for:
+        text += f": {event.reason}"
+    state = say(state, now, "checkpoint", text, "info" if asked_for else "warning")
+    return alert(state, "information" if asked_for else "warning", text, bell=not asked_for)
+
+
+def asked(state: AppState, event: Asked, now: float) -> AppState:
+    """The app sent a command: it is pending until its acknowledgement."""
+    command = event.command
+    state = replace(state, pending=(*state.pending[1 - PENDING_LIMIT :], Pending(command, now)))
+    if isinstance(command, Write):
+        state = chat.said(state, command)
+    return state
+
+
+def ack(state: AppState, event: Ack, now: float) -> AppState:
+    """A command was carried out, or refused in words."""
+    found = next((p.command for p in state.pending if p.command.id == event.id), None)
+    state = replace(state, pending=tuple(p for p in state.pending if p.command.id != event.id))
+    if not event.ok:
+        text = event.text or f"The worker refused: {event.command}"
+        state = alert(say(state, now, "run", text, "warning"), "warning", text)
+        return chat.refused(state, event.id, text) if isinstance(found, Write) else state
+    if isinstance(found, Set) and found.key == "learn_from_chat":
+        on = bool(found.value)
+        words_ = "Finished exchanges are read from now on" if on else "The chat is no longer read"
+        state = say(replace(state, learning=on), now, "chat", words_)
+    if isinstance(found, NewChat):
+        state = replace(state, chat=())
+    return state
+
+
+def failure(state: AppState, event: Failure, now: float) -> AppState:
+    """The run cannot go on."""
+    state = replace(state, failure=event.text or "The run cannot go on.", failure_saved=event.saved)
+    return alert(say(state, now, "run", event.text, "error"), "error", event.text, bell=True)
+
+
+def goodbye(state: AppState, event: Goodbye, now: float) -> AppState:
+    """Last words."""
+    kept = "everything is saved" if event.saved else "nothing was saved"
+    reason = event.reason.rstrip(".") or "Finished"
+    return say(state, now, "run", f"{reason} at step {event.step:,}; {kept}")

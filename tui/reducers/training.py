@@ -1,0 +1,154 @@
+"""How training goes: losses, rows, rate, window, memory, subjects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minagi.worker.protocol import HeldOut, Memory, Metrics, Rate, Subjects, Window
+from tui import words
+from tui.reducers.log import alert, say
+from tui.sanitise import clean_line, number, whole
+from tui.state import MARK_LIMIT, SUBJECT_LIMIT, AppState, Curves, Gauges, Mark, Subject
+
+
+def metrics(state: AppState, event: Metrics, now: float) -> AppState:
+    """The pulse of training."""
+    before = state.metrics
+    diverged = state.diverged
+    if event.session_chars > 0:
+        diverged = event.loss is None
+    state = replace(
+        state, metrics=event, diverged=diverged, curves=_with_losses(state.curves, event),
+        gauges=_with_gauges(state.gauges, event),
+    )  # fmt: skip
+    if event.skipped_steps > before.skipped_steps and event.session_chars >= before.session_chars:
+        number_ = words.plural(event.skipped_steps, "step")
+        state = say(state, now, "run", f"{number_} skipped so far: loss or gradient not finite", "warning")
+    if diverged and not (before.session_chars > 0 and before.loss is None):
+        state = alert(state, "warning", "Diverged: the loss is no longer a number", bell=True)
+    if _passes(event) > _passes(before) and before.session_chars > 0:
+        text = f"Pass {_passes(event)} over the corpus is finished"
+        state = alert(say(state, now, "files", text), "information", text, bell=True)
+    return state
+
+
+def _passes(event: Metrics) -> int:
+    return int(event.corpus_share or 0.0)
+
+
+def _with_losses(curves: Curves, event: Metrics) -> Curves:
+    if event.loss is None and event.loss_smooth is None:
+        return curves
+    changed = {}
+    for name, value in (("raw", event.loss), ("smooth", event.loss_smooth)):
+        if value is not None:
+            changed[name] = getattr(curves, name).add(float(event.chars), value)
+            recent = getattr(curves, f"recent_{name}")
+            if recent.span:
+                changed[f"recent_{name}"] = recent.add(float(event.chars), value)
+    return replace(curves, **changed)
+
+
+def _with_gauges(gauges: Gauges, event: Metrics) -> Gauges:
+    x = float(event.chars)
+    rows = gauges.rows.add(x, event.rows) if event.rows is not None else gauges.rows
+    speed = gauges.speed
+    if event.chars_per_second is not None:
+        speed = speed.add(x, event.chars_per_second)
+    context = gauges.context.add(x, float(event.context)) if event.context else gauges.context
+    return replace(
+        gauges, rows=rows, speed=speed, context=context, factor=gauges.factor.add(x, event.rate_factor)
+    )
+
+
+def cut(curves: Curves, chars: float) -> Curves:
+    """Without what lies after `chars`: the model is again what it was there."""
+    best = curves.best if curves.best is None or curves.best[0] <= chars else None
+    if best is None and curves.held:
+        kept = [(b.low, b.x) for b in curves.held.cut(chars).buckets]
+        best = (min(kept)[1], min(kept)[0]) if kept else None
+    names = ("raw", "smooth", "held", "recent_raw", "recent_smooth", "recent_held")
+    shorter = {name: getattr(curves, name).cut(chars) for name in names}
+    return replace(curves, best=best, marks=tuple(m for m in curves.marks if m.x <= chars), **shorter)
+
+
+def cut_gauges(gauges: Gauges, chars: float) -> Gauges:
+    """The same for the small curves over characters."""
+    names = ("context", "rows", "factor", "speed")
+    return replace(gauges, **{name: getattr(gauges, name).cut(chars) for name in names})
+
+
+def marked(curves: Curves, mark: Mark) -> Curves:
+    """With one more tick."""
+    return replace(curves, marks=(*curves.marks[1 - MARK_LIMIT :], mark))
+
+
+def memory(state: AppState, event: Memory, now: float) -> AppState:
+    """Where the bytes are."""
+    series = state.gauges.memory.add(event.at or now, float(event.used))
+    return replace(state, memory=event, gauges=replace(state.gauges, memory=series))
+
+
+def window(state: AppState, event: Window, now: float) -> AppState:
+    """The context window and its evidence."""
+    before = state.window
+    state = replace(state, window=event)
+    told = before is not None and before.sentence == event.sentence
+    return say(state, now, "window", event.sentence) if event.sentence and not told else state
+
+
+def rate(state: AppState, event: Rate, now: float) -> AppState:
+    """What the learning-rate control made of the last reading."""
+    state = replace(state, rate=event)
+    return say(state, now, "rate", event.sentence) if event.notable else state
+
+
+def held_out(state: AppState, event: HeldOut, now: float) -> AppState:
+    """One measurement of the held-out text."""
+    if event.nats is None:
+        state = replace(state, diverged=True)
+        return say(state, now, "held-out", "The held-out text could not be measured: not a number", "warning")
+    x = float(event.chars)
+    curves = state.curves
+    recent = curves.recent_held
+    curves = replace(
+        curves, held=curves.held.add(x, event.nats),
+        recent_held=recent.add(x, event.nats) if recent.span else recent,
+    )  # fmt: skip
+    if event.best or curves.best is None or event.nats < curves.best[1]:
+        curves = replace(curves, best=(x, event.nats))
+    state = replace(state, held_out=event, curves=curves, subjects=_measured(state.subjects, event))
+    text = f"Held-out {words.loss(event.nats, True)} bits a byte"
+    if event.stderr:
+        text += f" ± {words.loss(event.stderr, True)}"
+    if event.best:
+        text += ", the best so far"
+        state = alert(state, "quiet", text, bell=True)
+    return say(state, now, "held-out", text)
+
+
+def _measured(subjects: tuple[Subject, ...], event: HeldOut) -> tuple[Subject, ...]:
+    known = {subject.name: subject for subject in subjects}
+    for name, figures in event.subjects.items():
+        if not isinstance(figures, dict):
+            continue
+        name = clean_line(name, 80)
+        subject = known.get(name, Subject(name))
+        held = number(figures.get("nats"))
+        before = number(figures.get("before"))
+        if before is None:
+            before = subject.before if subject.before is not None else held
+        known[name] = replace(subject, held=held, stderr=number(figures.get("stderr")), before=before)
+    return tuple(known.values())[:SUBJECT_LIMIT]
+
+
+def subjects(state: AppState, event: Subjects, now: float) -> AppState:
+    """What was read of each subject, and how it went."""
+    known = {subject.name: subject for subject in state.subjects}
+    for name, figures in event.subjects.items():
+        if not isinstance(figures, dict):
+            continue
+        name = clean_line(name, 80)
+        subject = known.get(name, Subject(name))
+        known[name] = replace(subject, read=whole(figures.get("chars")), train=number(figures.get("loss")))
+    return replace(state, subjects=tuple(known.values())[:SUBJECT_LIMIT])

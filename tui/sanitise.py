@@ -1,0 +1,140 @@
+"""Untrusted text and numbers made safe to draw: file names, model output, whatever a worker sends.
+
+A raw escape byte would reach the terminal, a bidi override would turn a line around, a NaN would
+break a chart. Everything passes through here once, where events enter the state.
+"""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from minagi.worker.protocol import EVENTS, Message
+
+REPLACEMENT = "\ufffd"
+LINE_LIMIT = 400  # characters of a name or a sentence
+TEXT_LIMIT = 20_000  # characters of a text of several lines
+LIST_LIMIT = 8_192  # entries of a list that are looked at
+DICT_LIMIT = 1_024
+NUMBER_LIMIT = 2**53  # beyond it a float no longer counts characters
+_DEPTH_LIMIT = 6
+
+
+def _table() -> dict[int, str | None]:
+    table: dict[int, str | None] = dict.fromkeys((*range(32), *range(127, 160)))  # C0, C1
+    # marks and overrides of direction, invisible joiners, the byte order mark, tag characters
+    for low, high in ((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0xE0000, 0xE007F)):
+        table.update(dict.fromkeys(range(low, high + 1)))
+    table.update({0x061C: None, 0xFEFF: None, 0xFFF9: None, 0xFFFA: None, 0xFFFB: None})
+    table.update(dict.fromkeys(range(0xD800, 0xE000), REPLACEMENT))  # lone surrogates
+    table.update({0x2028: "\n", 0x2029: "\n", 0x0A: "\n", 0x09: "    "})
+    return table
+
+
+_TEXT = _table()
+_LINE = {**_TEXT, 0x2028: " ", 0x2029: " ", 0x0A: " ", 0x09: " "}
+
+
+def clean_text(text: str, limit: int = TEXT_LIMIT) -> str:
+    """`text` without anything a terminal obeys; new lines stay, tabs become four spaces."""
+    cut = text[:limit]
+    if cut.isascii() and cut.isprintable():
+        return cut
+    return cut.translate(_TEXT)
+
+
+def clean_line(text: str, limit: int = LINE_LIMIT) -> str:
+    """The same in one line, with an ellipsis where it was cut."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isascii() and text.isprintable():
+        return text
+    return text.translate(_LINE)
+
+
+def decode_utf8(pending: bytes, data: str, final: bool = False) -> tuple[str, bytes]:
+    """Decode the next bytes of a reply (`data`: one code point a byte) after the unfinished `pending`.
+
+    Returns the cleaned text and what is unfinished now. Bytes that are no UTF-8 become U+FFFD.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    decoder.setstate((pending, 0))
+    text = decoder.decode(data.encode("latin-1", "replace"), final)
+    return clean_text(text, limit=len(text)), decoder.getstate()[0]
+
+
+def number(value: object) -> float | None:
+    """`value` as a finite float within reach, else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return float(max(-NUMBER_LIMIT, min(NUMBER_LIMIT, value)))
+
+
+def whole(value: object) -> int:
+    """`value` as a whole number of at least 0; 0 when it is no number."""
+    found = number(value)
+    return max(0, int(found)) if found is not None else 0
+
+
+def numbers(value: object) -> list[float]:
+    """The entries of a list as numbers, 0.0 where one is none."""
+    return [number(entry) or 0.0 for entry in value] if isinstance(value, list) else []
+
+
+def wholes(value: object) -> list[int]:
+    """The entries of a list as whole numbers."""
+    return [whole(entry) for entry in value] if isinstance(value, list) else []
+
+
+def scrub(message: Message) -> Message:
+    """`message` with every text cleaned, every number finite and every container bounded.
+
+    The bytes of a reply (`data`) are left as they are: `decode_utf8` deals with those.
+    """
+    changed = {}
+    for name, annotation, default in _SPECS.get(type(message)) or _spec(type(message)):
+        value = getattr(message, name)
+        if name == "data":
+            clean: Any = value if isinstance(value, str) else ""
+        elif annotation == "str":
+            clean = clean_text(value) if isinstance(value, str) else default
+        elif annotation == "int":
+            clean = whole(value)
+        elif annotation == "float":
+            clean = number(value)
+            clean = default if clean is None else clean
+        else:
+            clean = _deep(value, 0)
+        if clean is not value:
+            changed[name] = clean
+    return dataclasses.replace(message, **changed) if changed else message
+
+
+def _spec(kind: type[Message]) -> list[tuple[str, str, Any]]:
+    """Name, annotation and default of each field."""
+    return [(f.name, str(f.type), f.default) for f in dataclasses.fields(kind)]
+
+
+_SPECS = {kind: _spec(kind) for kind in EVENTS.values()}
+
+
+def _deep(value: Any, depth: int) -> Any:
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, str):
+        return clean_line(value, limit=LIST_LIMIT)
+    if isinstance(value, (int, float)):
+        return number(value) if isinstance(value, float) else int(number(value) or 0)
+    if depth >= _DEPTH_LIMIT:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_deep(entry, depth + 1) for entry in value[:LIST_LIMIT]]
+    if isinstance(value, Mapping):
+        pairs = zip(value.items(), range(DICT_LIMIT), strict=False)
+        return {clean_line(str(key)): _deep(entry, depth + 1) for (key, entry), _ in pairs}
+    return None
