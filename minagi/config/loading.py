@@ -263,7 +263,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise UsageError(f"The settings file {path} cannot be read: {reason}.") from None
     if len(data) > MAX_FILE_BYTES:
         raise UsageError(
-            f"The settings file {path} is larger than {MAX_FILE_BYTES // 1024} kB: this is not one of minagi's."
+            f"The settings file {path} is larger than {MAX_FILE_BYTES // 1024} kB: it is not minagi's."
         )
     try:
         body = yaml.load(data, _Loader)  # a BaseLoader makes texts, lists and mappings, nothing else
