@@ -1,0 +1,103 @@
+"""runs/history.jsonl: one JSON line a checkpoint, for people and plots. Never a reason to end a run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+LINE_MAX = 16 * 1024 * 1024  # bytes; a longer line is not one of ours
+
+
+class History:
+    """The history file at `path`. Methods that write return "" or a sentence saying what went wrong."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, row: Mapping[str, Any]) -> str:
+        """Add one row. A line torn by a crash before it is closed off, so that it takes none with it."""
+        line = json.dumps(_finite(row), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("ab+") as file:
+                if file.tell() > 0:
+                    file.seek(-1, os.SEEK_END)
+                    line = line if file.read(1) == b"\n" else b"\n" + line
+                file.write(line)
+        except OSError as error:
+            return f"The history could not be written to {self.path}: {error.strerror or error}."
+        return ""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Every row in order; lines that are none (torn, foreign, huge) are passed over."""
+        try:
+            with self.path.open("rb") as file:
+                for line in _lines(file):
+                    row = _row(line)
+                    if row is not None:
+                        yield row
+        except OSError:
+            return
+
+    def drop_after(self, step: int) -> str:
+        """Remove the rows past `step`, the point a resume or a revert goes on from, and lines that are none.
+
+        The file is replaced whole or not at all, and left alone when nothing is past that point.
+        """
+        if all(_step(row) <= step for row in self.rows()):
+            return ""
+        spare = self.path.with_name(self.path.name + ".new")
+        try:
+            with self.path.open("rb") as file, spare.open("wb") as kept:
+                for line in _lines(file):
+                    row = _row(line)
+                    if row is not None and _step(row) <= step:
+                        kept.write(line.rstrip(b"\n") + b"\n")
+                kept.flush()
+                os.fsync(kept.fileno())
+            spare.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                spare.unlink()
+            return f"Rows past step {step} could not be removed from {self.path}: {error.strerror or error}."
+        return ""
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Lines of bounded length; what is longer is passed over without being held in memory."""
+    whole = True
+    while line := file.readline(LINE_MAX):
+        ended = line.endswith(b"\n")
+        if whole and (ended or len(line) < LINE_MAX):
+            yield line
+        whole = ended
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _step(row: Mapping[str, Any]) -> float:
+    """A row's step; one without a usable step is never past any point."""
+    step = row.get("step")
+    return step if isinstance(step, (int, float)) and not isinstance(step, bool) else -math.inf
+
+
+def _finite(value: Any) -> Any:
+    """`value` with what JSON cannot carry (NaN, infinities) as null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from minagi.training import history
+from minagi.training.history import History
+
+
+def steps(log: History) -> list[int]:
+    return [row["step"] for row in log.rows()]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> History:
+    log = History(tmp_path / "runs" / "history.jsonl")
+    for step in (10, 20, 30):
+        assert log.append({"step": step, "val": 1.5, "use": [0.5, math.nan]}) == ""
+    return log
+
+
+def test_one_plain_json_line_a_row(log: History) -> None:
+    lines = log.path.read_text().splitlines()
+    assert json.loads(lines[0]) == {"step": 10, "val": 1.5, "use": [0.5, None]}
+    assert len(lines) == 3
+
+
+def test_rows_past_the_point_are_dropped(log: History) -> None:
+    assert log.drop_after(20) == ""
+    assert steps(log) == [10, 20]
+    assert [path.name for path in log.path.parent.iterdir()] == ["history.jsonl"]
+    log.append({"step": 25})
+    assert steps(log) == [10, 20, 25]
+
+
+def test_nothing_past_the_point_leaves_the_file_alone(log: History) -> None:
+    before = log.path.stat()
+    assert log.drop_after(30) == ""
+    after = log.path.stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_a_torn_last_line_costs_only_itself(log: History) -> None:
+    with log.path.open("ab") as file:
+        file.write(b'{"step": 40, "va')
+    log.append({"step": 50})
+    assert steps(log) == [10, 20, 30, 50]
+    log.drop_after(30)
+    assert steps(log) == [10, 20, 30]
+
+
+HOSTILE = [
+    b"\x00\xff\xfe", b"[1, 2]", b'"step"', b"null", b"{" * 100_000, b'{"step": "x"}', b'{"step": true}',
+    b'{"step": 1e999}', b'{"step": NaN}', b"1" * 10_000, b"",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_lines_are_passed_over(log: History, line: bytes) -> None:
+    with log.path.open("ab") as file:
+        file.write(line + b"\n")
+    log.append({"step": 40})
+    assert log.drop_after(20) == ""
+    assert [row["step"] for row in log.rows() if isinstance(row["step"], int) and row["step"] > 1] == [10, 20]
+
+
+def test_a_line_longer_than_any_of_ours_is_not_held(log: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    with log.path.open("ab") as file:
+        file.write(b'{"step": 35, "x": "' + b"y" * 5000 + b'"}\n')
+    log.append({"step": 40})
+    monkeypatch.setattr(history, "LINE_MAX", 100)
+    assert steps(log) == [10, 20, 30, 40]
+
+
+def test_faults_of_the_file_system_are_sentences(tmp_path: Path) -> None:
+    folder = tmp_path / "history.jsonl"
+    folder.mkdir()
+    log = History(folder)
+    assert str(folder) in log.append({"step": 1})
+    assert list(log.rows()) == []
+    assert log.drop_after(0) == ""
+    (tmp_path / "file").write_text("")
+    assert "could not be written" in History(tmp_path / "file" / "history.jsonl").append({"step": 1})
+    assert History(tmp_path / "none.jsonl").drop_after(0) == ""
+
+
+def test_a_rewrite_that_fails_leaves_the_rows(log: History) -> None:
+    log.path.with_name("history.jsonl.new").mkdir()
+    assert "could not be removed" in log.drop_after(10)
+    assert steps(log) == [10, 20, 30]
