@@ -1,0 +1,162 @@
+"""Every key of the app, once: this table drives dispatch, footer, help and command palette.
+
+`ui.keys` of the settings remaps it: action name -> key, or several separated by commas.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from minagi.errors import UsageError
+from tui.sanitise import clean_line
+
+RUN, LOOK, TALK, MOVE, LEAVE = "Run", "Look", "Chat", "Panes", "Leave"
+GROUPS = (RUN, TALK, LOOK, MOVE, LEAVE)
+PANES = ("loss", "memory", "pool", "window", "depth", "subjects", "chat", "log")
+
+
+@dataclass(frozen=True)
+class Key:
+    """One line of the table.
+
+    `where` is "app" (anywhere outside a text field), "text" (inside one too), or the name of the one
+    pane it acts in. `rank` orders the footer, 0 keeps it out; `told` stands in help and palette.
+    """
+
+    action: str
+    keys: tuple[str, ...]
+    label: str
+    group: str
+    told: str
+    where: str = "app"
+    rank: int = 0
+
+
+TABLE: tuple[Key, ...] = (
+    Key("pause", ("space",), "pause", RUN, "Pause or resume training", rank=2),
+    Key("checkpoint", ("s", "ctrl+s"), "save", RUN, "Save a checkpoint now", rank=4),
+    Key("name_checkpoint", ("S",), "save as", RUN, "Save a checkpoint with a name, kept until deleted"),
+    Key("revert", ("r",), "revert", RUN, "Go back to an earlier checkpoint", rank=5),
+    Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9),
+    Key("restart", ("R",), "restart", RUN, "Start a worker that ended again, from the last checkpoint"),
+    Key("chat", ("i", "slash"), "chat", TALK, "Talk to the model", rank=3),
+    Key("leave_chat", ("escape",), "leave", TALK, "Cancel the reply, or leave the text field", "text"),
+    Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
+    Key("learn", ("t",), "learn from chat", TALK, "Let finished exchanges be read as a subject, or stop it"),
+    Key("raw", ("a",), "raw/adapted", TALK, "Write the next reply raw, or with adaptive suppression"),
+    Key("weaker", ("left_square_bracket",), "weaker", TALK, "Suppress repetition less (by 0.5)"),
+    Key("stronger", ("right_square_bracket",), "stronger", TALK, "Suppress repetition more (by 0.5)"),
+    Key("new_chat", ("n",), "new chat", TALK, "Forget the conversation and begin a new one"),
+    Key("copy_reply", ("c",), "copy reply", TALK, "Copy the last reply to the clipboard"),
+    Key("export", ("ctrl+e",), "export", TALK, "Write the chat and the losses to files here"),
+    Key(
+        "log_axis",
+        ("y",),
+        "log axis",
+        LOOK,
+        "Loss chart: plain axes, logarithmic loss, both logarithmic",
+        rank=11,
+    ),
+    Key("units", ("u",), "nats/bits", LOOK, "Losses in nats or in bits a byte", rank=12),
+    Key("span", ("z",), "recent", LOOK, "Loss chart: the whole life or the recent stretch", rank=13),
+    Key("log_pane", ("l",), "log", LOOK, "Show the log", rank=10),
+    Key("filter", ("v",), "filter", LOOK, "Log: everything, warnings only, or one topic", "log", rank=1),
+    Key("select_left", ("left",), "select", LOOK, "Pool: the expert to the left", "pool"),
+    Key("select_right", ("right",), "select", LOOK, "Pool: the expert to the right", "pool"),
+    Key("select_up", ("up",), "select", LOOK, "Pool: the expert above", "pool"),
+    Key("select_down", ("down",), "select", LOOK, "Pool: the expert below", "pool"),
+    Key("next_pane", ("tab",), "next pane", MOVE, "The next pane", "text", rank=7),
+    Key("previous_pane", ("shift+tab",), "previous pane", MOVE, "The pane before", "text"),
+    *(
+        Key(f"pane_{name}", (str(place),), name, MOVE, f"The {name} pane")
+        for place, name in enumerate(PANES, 1)
+    ),
+    Key(
+        "maximise",
+        ("enter", "f"),
+        "maximise",
+        MOVE,
+        "Give the pane the whole screen, or give it back",
+        rank=8,
+    ),
+    Key("help", ("question_mark", "f1"), "help", LEAVE, "Every key", rank=1),
+    Key("command_palette", ("ctrl+p",), "palette", LEAVE, "Find any command by name", "text", rank=14),
+    Key("suspend", ("ctrl+z",), "suspend", LEAVE, "Back to the shell for a while; fg returns"),
+    Key("leave", ("q", "ctrl+q"), "quit", LEAVE, "Quit, asking what to keep", "text", rank=6),
+    Key("interrupt", ("ctrl+c",), "quit", LEAVE, "Copy what is selected; twice: save and quit", "text"),
+)
+
+_NAMES = {
+    "space": "space", "escape": "esc", "slash": "/", "question_mark": "?", "left_square_bracket": "[",
+    "right_square_bracket": "]", "left": "←", "right": "→", "up": "↑", "down": "↓", "shift+tab": "⇧tab",
+}  # fmt: skip
+_SYMBOLS = {"/": "slash", "?": "question_mark", "[": "left_square_bracket", "]": "right_square_bracket"}
+_WORDS = (
+    "space", "escape", "enter", "tab", "left", "right", "up", "down", "home", "end", "pageup", "pagedown",
+    "backspace", "delete", "insert", *(f"f{number}" for number in range(1, 13)),
+    "slash", "question_mark", "left_square_bracket", "right_square_bracket", "comma", "full_stop", "minus",
+    "plus", "colon", "semicolon", "apostrophe", "backslash", "less_than_sign", "greater_than_sign",
+)  # fmt: skip
+
+
+def shown(key: str) -> str:
+    """A key as it is written on the screen."""
+    return _NAMES.get(key, key.replace("ctrl+", "^"))
+
+
+def table(remaps: Mapping[str, str]) -> tuple[Key, ...]:
+    """The table with `remaps` applied. Raises UsageError in words for one that cannot be."""
+    known = {key.action: key for key in TABLE}
+    for action, text in remaps.items():
+        name = clean_line(str(action), 40)
+        if action not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+            raise UsageError(f"ui.keys names {name!r}, which is no action of the app. {hint}")
+        keys = tuple(_parsed(name, part) for part in str(text).replace(",", " ").split())
+        if not keys:
+            raise UsageError(f"ui.keys gives {name} no key. Leave it out to keep its own.")
+        if known[action].where == "text" and not any(_works_in_text(key) for key in keys):
+            raise UsageError(
+                f"ui.keys gives {name} the key {shown(keys[0])!r}, but {name} must work while you type. "
+                "Add one with ctrl, or a function key."
+            )
+        known[action] = replace(known[action], keys=keys)
+    result = tuple(known.values())
+    _refuse_doubles(result)
+    return result
+
+
+def _parsed(action: str, text: str) -> str:
+    """The key a remap names, in Textual's spelling."""
+    *modifiers, last = text.split("+") if text != "+" else ["plus"]
+    last = _SYMBOLS.get(last, last)
+    good = last.lower() in _WORDS or (len(last) == 1 and last.isprintable() and last.isalnum())
+    if not good or any(modifier not in ("ctrl", "shift") for modifier in modifiers):
+        raise UsageError(
+            f"ui.keys gives {action} the key {clean_line(text, 30)!r}, which is no key. "
+            "Keys look like p, ctrl+p, f5, space or shift+tab."
+        )
+    last = last if len(last) == 1 else last.lower()
+    return "+".join((*modifiers, last))
+
+
+def _works_in_text(key: str) -> bool:
+    return "ctrl+" in key or key in ("escape", "tab", "shift+tab") or (key[0] == "f" and key[1:].isdigit())
+
+
+def _refuse_doubles(keys: tuple[Key, ...]) -> None:
+    """Two actions on one key where both act would leave one of them dead."""
+    seen: dict[str, list[Key]] = {}
+    for entry in keys:
+        for key in entry.keys:
+            for other in seen.get(key, ()):
+                everywhere = {entry.where, other.where} & {"app", "text"}
+                if entry.where == other.where or everywhere:
+                    raise UsageError(
+                        f"The key {shown(key)!r} is given to both {other.action} and {entry.action}. "
+                        "Change one of them in ui.keys."
+                    )
+            seen.setdefault(key, []).append(entry)
