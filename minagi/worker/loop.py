@@ -1,0 +1,340 @@
+"""The run itself: one training step after another, and between two steps whatever was asked for.
+
+`run` is the loop; `minagi.worker.serve` adds what a process needs around it. It knows a trainer by
+`TrainerLike` and the other side by `ChannelLike`, and neither torch nor a terminal.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Protocol
+
+from minagi.errors import MinagiError, UsageError
+from minagi.training.request import Limits
+from minagi.worker import protocol
+from minagi.worker.protocol import (
+    Ack,
+    Command,
+    Goodbye,
+    Log,
+    Message,
+    Phase,
+    ReplyChunk,
+    ReplyEnded,
+    Write,
+)
+from minagi.worker.signals import Signals
+
+WAIT_SECONDS = 1.0  # a paused run looks around this often; a command or a signal wakes it at once
+REPLY_CHARS_MAX = 1_000_000
+AT_ONCE = (protocol.Pause, protocol.Resume, protocol.Set, protocol.Stop)  # carried out while writing
+
+
+class TrainerLike(Protocol):
+    """What the loop needs of a trainer. Events may be yielded as they happen; they are sent at once.
+
+    Methods raise MinagiError for what they refuse; the run then goes on, except when `step` raises it.
+    """
+
+    dry_run: bool
+    unsaved_chars: int  # characters read since the last checkpoint
+    steps: int  # optimiser steps of the model's life
+    chars: int  # characters read in the model's life
+
+    def greet(self) -> Iterable[Message]:
+        """Hello, CorpusFound and what else there is to say first."""
+        ...
+
+    def step(self) -> Iterable[Message]:
+        """One training step and whatever was due after it: evaluation, growth, a checkpoint.
+
+        A MinagiError ends the run; the trainer has first gone back to a state worth keeping.
+        """
+        ...
+
+    def checkpoint(self, name: str = "", kind: str = "named") -> Iterable[Message]:
+        """Save now. kind: named | auto | final."""
+        ...
+
+    def revert(self, to: str = "") -> Iterable[Message]: ...
+
+    def evaluate(self) -> Iterable[Message]: ...
+
+    def snapshots(self) -> protocol.Snapshots: ...
+
+    def reply(self, command: Write) -> Generator[Message, None, None]:
+        """ReplyStarted, then one ReplyChunk a character, then ReplyEnded. Closing it cancels the reply."""
+        ...
+
+    def new_chat(self) -> None: ...
+
+    def probe(self, command: protocol.Probe) -> protocol.Probed: ...
+
+    def set(self, key: str, value: float | bool | str | None) -> str:
+        """Change a run-time value; returns what changed, as a sentence."""
+        ...
+
+    def close(self) -> None:
+        """Give back the lock, files and memory."""
+        ...
+
+
+class ChannelLike(Protocol):
+    """Where events go and commands come from: the wire, or a terminal that only listens."""
+
+    @property
+    def closed(self) -> str:
+        """Why nobody listens any more, or ""."""
+        ...
+
+    def send(self, message: Message) -> None: ...
+
+    def poll(self) -> list[Command]: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+def run(
+    trainer: TrainerLike,
+    channel: ChannelLike,
+    limits: Limits,
+    signals: Signals | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Goodbye:
+    """Train until a limit, a command, a signal or the loss of the other side ends it; save; say why.
+
+    Raises what `trainer.step` raises, and Hurried after a second signal.
+    """
+    return _Run(trainer, channel, limits, signals or Signals(), clock).to_the_end()
+
+
+class _Run:
+    """One run's state: whether it is paused, why it is to end, what was asked and waits its turn."""
+
+    def __init__(
+        self,
+        trainer: TrainerLike,
+        channel: ChannelLike,
+        limits: Limits,
+        signals: Signals,
+        clock: Callable[[], float],
+    ) -> None:
+        self.trainer, self.channel, self.limits = trainer, channel, limits
+        self.signals, self.clock = signals, clock
+        self.paused = False
+        self.leaving = ""  # why, once it is decided
+        self.save = True  # at the end
+        self.waiting: deque[Command] = deque()
+        self.corpus_chars = 0
+        self.phase = ""
+        self.began = clock()
+        self.first_step, self.first_char = trainer.steps, trainer.chars
+        self.handlers: dict[type[Command], Callable[..., str]] = {
+            protocol.Pause: self.on_pause,
+            protocol.Resume: self.on_resume,
+            protocol.Checkpoint: self.on_checkpoint,
+            protocol.ListSnapshots: self.on_snapshots,
+            protocol.Revert: self.on_revert,
+            protocol.NewChat: self.on_new_chat,
+            protocol.Cancel: self.on_cancel,
+            protocol.Probe: self.on_probe,
+            protocol.Evaluate: self.on_evaluate,
+            protocol.Set: self.on_set,
+            protocol.Stop: self.on_stop,
+        }
+
+    def to_the_end(self) -> Goodbye:
+        self.tell("starting")
+        with self.signals.breakable():
+            self.send_all(self.trainer.greet())
+        while True:
+            self.take_commands()
+            self.leaving = self.leaving or self.why_leave()
+            if self.leaving:
+                return self.farewell()
+            self.tell("paused" if self.paused else "running")
+            if self.paused:
+                self.channel.wait(WAIT_SECONDS)
+            else:
+                with self.signals.breakable():
+                    self.send_all(self.trainer.step())
+
+    def why_leave(self) -> str:
+        """The reason to end the run now, or ""."""
+        read, limits = self.trainer.chars - self.first_char, self.limits
+        if self.signals.received:
+            return f"stopped by {self.signals.received}"
+        if self.channel.closed:
+            return self.channel.closed
+        if limits.minutes is not None and self.clock() - self.began >= limits.minutes * 60:
+            return f"the {limits.minutes:g} minutes are over"
+        if limits.chars is not None and read >= limits.chars:
+            return f"{read} characters were read"
+        if limits.steps is not None and self.trainer.steps - self.first_step >= limits.steps:
+            return f"{self.trainer.steps - self.first_step} steps were made"
+        if limits.passes is not None and 0 < limits.passes * self.corpus_chars <= read:
+            return f"{limits.passes:g} passes are complete"
+        return ""
+
+    def farewell(self) -> Goodbye:
+        """Save unless told not to or nothing is new, and say goodbye."""
+        trainer = self.trainer
+        self.tell("stopping", self.leaving)
+        if self.save and not trainer.dry_run and trainer.unsaved_chars > 0:
+            self.tell("saving")
+            self.send_all(trainer.checkpoint(kind="final"))
+        saved = not trainer.dry_run and trainer.unsaved_chars == 0
+        return goodbye(trainer, self.leaving, saved)
+
+    # --------------------------------------------------------------------------------------- telling
+
+    def send_all(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if isinstance(message, protocol.CorpusFound):
+                self.corpus_chars = message.chars
+            self.channel.send(message)
+
+    def tell(self, phase: str, reason: str = "") -> None:
+        if phase != self.phase:
+            self.phase = phase
+            self.channel.send(Phase(phase=phase, reason=reason))
+
+    def acknowledge(self, command: Command, text: str = "", ok: bool = True) -> None:
+        self.channel.send(Ack(id=command.id, command=command.type, ok=ok, text=text))
+
+    # -------------------------------------------------------------------------------------- commands
+
+    def take_commands(self) -> None:
+        self.waiting.extend(self.channel.poll())
+        while self.waiting and not self.leaving:
+            self.carry_out(self.waiting.popleft())
+
+    def carry_out(self, command: Command) -> None:
+        """Do what was asked and acknowledge it; what is refused is told and changes nothing."""
+        try:
+            if isinstance(command, Write):
+                self.write(command)  # acknowledges by itself, as soon as the reply is under way
+                return
+            text = self.handlers[type(command)](command)
+        except MinagiError as error:
+            self.acknowledge(command, str(error), ok=False)
+        except OSError as error:
+            self.acknowledge(command, f"That failed: {error.strerror or error}.", ok=False)
+        else:
+            self.acknowledge(command, text)
+
+    def on_pause(self, command: protocol.Pause) -> str:
+        self.paused = True
+        return "Paused."
+
+    def on_resume(self, command: protocol.Resume) -> str:
+        self.paused = False
+        return "Going on."
+
+    def on_checkpoint(self, command: protocol.Checkpoint) -> str:
+        if self.trainer.dry_run:
+            raise UsageError(
+                "This is a dry run: nothing is saved. Start one that saves to keep what it learns."
+            )
+        self.tell("saving")
+        self.send_all(self.trainer.checkpoint(command.name, "named"))
+        return "Saved."
+
+    def on_snapshots(self, command: protocol.ListSnapshots) -> str:
+        self.channel.send(self.trainer.snapshots())
+        return ""
+
+    def on_revert(self, command: protocol.Revert) -> str:
+        self.tell("reverting")
+        self.send_all(self.trainer.revert(command.to))
+        return "Reverted."
+
+    def on_new_chat(self, command: protocol.NewChat) -> str:
+        self.trainer.new_chat()
+        return "A new conversation."
+
+    def on_cancel(self, command: protocol.Cancel) -> str:
+        raise UsageError("Nothing is being written.")
+
+    def on_probe(self, command: protocol.Probe) -> str:
+        with self.signals.breakable():
+            self.channel.send(self.trainer.probe(command))
+        return ""
+
+    def on_evaluate(self, command: protocol.Evaluate) -> str:
+        self.tell("evaluating")
+        with self.signals.breakable():
+            self.send_all(self.trainer.evaluate())
+        return "Measured."
+
+    def on_set(self, command: protocol.Set) -> str:
+        if isinstance(command.value, float) and not math.isfinite(command.value):
+            raise UsageError(f"{command.key} cannot be {command.value}.")
+        return self.trainer.set(command.key, command.value)
+
+    def on_stop(self, command: protocol.Stop) -> str:
+        self.save = command.save
+        self.leaving = "asked to stop"
+        return "Stopping."
+
+    # --------------------------------------------------------------------------------------- writing
+
+    def write(self, command: Write) -> None:
+        """Answer a prompt. Between any two characters it can be cancelled, and commands are heard."""
+        if not 1 <= command.chars <= REPLY_CHARS_MAX:
+            raise UsageError(f"A reply is 1 to {REPLY_CHARS_MAX} characters long, not {command.chars}.")
+        if command.strength is not None and not 0 <= command.strength < math.inf:
+            raise UsageError(f"The strength of adaptation must be 0 or more, not {command.strength}.")
+        began = self.clock()
+        self.tell("writing")
+        replies = self.trainer.reply(command)
+        first = self.next_of(replies)  # a prompt that is refused is refused here, before it is acknowledged
+        self.acknowledge(command)
+        written = 0
+        reason = "finished"
+        try:
+            message = first
+            while message is not None:
+                self.channel.send(message)
+                if isinstance(message, ReplyEnded):
+                    return
+                if isinstance(message, ReplyChunk):
+                    written += len(message.rows)
+                if self.heard_cancel():
+                    reason = "cancelled"
+                    break
+                message = self.next_of(replies)
+        except MinagiError as error:
+            reason = "failed"
+            self.channel.send(Log(at=time.time(), level="error", topic="chat", text=str(error)))
+        finally:
+            replies.close()
+        seconds = self.clock() - began
+        self.channel.send(ReplyEnded(id=command.id, reason=reason, chars=written, seconds=seconds))
+
+    def next_of(self, replies: Iterator[Message]) -> Message | None:
+        with self.signals.breakable():
+            return next(replies, None)
+
+    def heard_cancel(self) -> bool:
+        """Take what comes in while a reply is written: some is carried out at once, the rest waits."""
+        cancelled = False
+        for command in self.channel.poll():
+            if isinstance(command, protocol.Cancel):
+                cancelled = True
+                self.acknowledge(command, "Cancelled.")
+            elif isinstance(command, AT_ONCE):
+                self.carry_out(command)
+            else:
+                self.waiting.append(command)
+        return cancelled or bool(self.leaving or self.signals.received or self.channel.closed)
+
+
+def goodbye(trainer: TrainerLike | None, reason: str, saved: bool) -> Goodbye:
+    step, chars = (trainer.steps, trainer.chars) if trainer else (0, 0)
+    return Goodbye(reason=reason, saved=saved, step=step, chars=chars)

@@ -1,0 +1,87 @@
+"""A whole run as a process has it: open the session, train, and end in words whatever happens.
+
+`minagi read` and `python -m minagi.worker` are both `serve`, over a channel of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError
+from minagi.training.request import Limits
+from minagi.worker.loop import ChannelLike, TrainerLike, goodbye, run
+from minagi.worker.protocol import Failure, Message
+from minagi.worker.signals import Hurried, Signals
+
+logger = logging.getLogger(__name__)
+
+
+def serve(
+    open_trainer: Callable[[], TrainerLike],
+    channel: ChannelLike,
+    limits: Limits,
+    signals: Signals,
+    log: str = "",
+) -> int:
+    """Open a session, run it to its end, say how it ended. Returns the exit status.
+
+    log: where a person finds the traceback of a defect.
+    """
+    trainer: TrainerLike | None = None
+    status = EXIT_OK
+    try:
+        with signals.breakable():
+            trainer = open_trainer()
+        last: Message = run(trainer, channel, limits, signals)
+        status = EXIT_INTERRUPTED if signals.received else EXIT_OK
+    except Hurried:
+        lost = trainer.unsaved_chars if trainer and not trainer.dry_run else 0
+        reason = (
+            f"stopped at once by a second signal; {lost} characters read since the last checkpoint are lost"
+        )
+        last = goodbye(trainer, reason, saved=lost == 0)
+        status = EXIT_INTERRUPTED
+    except MinagiError as error:
+        saved = _save_what_there_is(trainer, channel)
+        last = Failure(text=str(error), saved=saved, exit_status=error.exit_status)
+        status = error.exit_status
+    except Exception as error:  # the edge of the process: a defect is logged whole and told in a sentence
+        logger.exception("The run ended in a defect.")
+        saved = _save_what_there_is(trainer, channel)
+        where = f" The log has the details: {log}" if log else ""
+        text = f"Something went wrong inside minagi ({type(error).__name__}: {_brief(error)}).{where}"
+        last = Failure(text=text, saved=saved, exit_status=EXIT_FAILED)
+        status = EXIT_FAILED
+    channel.send(last)
+    _close(trainer)
+    channel.finish()
+    return status
+
+
+def _save_what_there_is(trainer: TrainerLike | None, channel: ChannelLike) -> bool:
+    """After a fault: whether what was learnt is on disk, if need be by saving it now."""
+    if trainer is None or trainer.dry_run:
+        return False
+    if trainer.unsaved_chars == 0:
+        return True
+    try:
+        for message in trainer.checkpoint(kind="final"):
+            channel.send(message)
+    except Exception:  # the first fault is the one to tell; this one goes to the log
+        logger.exception("What was learnt could not be saved.")
+        return False
+    return True
+
+
+def _close(trainer: TrainerLike | None) -> None:
+    try:
+        if trainer is not None:
+            trainer.close()
+    except (MinagiError, OSError):
+        logger.exception("The session could not be closed in order.")
+
+
+def _brief(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:200] + "…"

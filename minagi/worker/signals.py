@@ -1,0 +1,67 @@
+"""SIGINT, SIGTERM and SIGHUP as requests to leave: the first politely, the second at once.
+
+The first only leaves a note that the loop reads between steps. The second breaks off whatever may be
+broken off, which is everything but saving: a save that has begun is always finished.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+class Hurried(BaseException):
+    """A second signal came: leave without saving. Not an Exception, so that nothing swallows it."""
+
+
+class Signals:
+    """Use as a context in the main thread; handlers are put back at its end."""
+
+    def __init__(self) -> None:
+        self.received = ""  # name of the first signal
+        self.wake_fd: int | None = None  # readable once a signal came: ends a wait in select
+        self._count = 0
+        self._breakable = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        self.wake_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._write_fd, False)
+        self._wake_before = signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
+        for name in NAMES:
+            if hasattr(signal, name):
+                number = getattr(signal, name)
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wake_before)
+        os.close(self._write_fd)
+        if self.wake_fd is not None:
+            os.close(self.wake_fd)
+            self.wake_fd = None
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        self.received = self.received or signal.Signals(number).name
+        if self._count > 1 and self._breakable:
+            raise Hurried
+
+    @contextlib.contextmanager
+    def breakable(self) -> Iterator[None]:
+        """Around work that a second signal may break off at any point. Raises Hurried."""
+        self._breakable = True
+        try:
+            if self._count > 1:
+                raise Hurried
+            yield
+        finally:
+            self._breakable = False
