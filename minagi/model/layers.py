@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from minagi.model.attention import attend
 from minagi.model.shape import NORM_EPS
 
 
@@ -129,34 +130,8 @@ class Attention(nn.Module):
         return q, k, qkv[:, 2]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None, past: int) -> Tensor:
-        """Queries over keys, then the output matrix.
-
-        q [A, H, hd]; k, v [past+T, H, hd]. `positions` [A] are the queries' places among the T
-        new characters, None when every one of them asks (A = T). Returns [A, D].
-        """
-        asking, n_head, head_size = q.shape
-        total = k.shape[0]
-        fresh = total - past
-        mask = None
-        whole = past == 0 and positions is not None and 2 * asking > fresh
-        if whole:  # most characters ask: the unmasked causal kernel is cheaper than a mask
-            assert positions is not None
-            q = q.new_zeros(fresh, n_head, head_size).index_copy(0, positions, q)
-        causal = past == 0 and (positions is None or whole) and fresh > 1
-        if not causal and not (positions is None and fresh == 1):
-            at = torch.arange(fresh, device=q.device) if positions is None else positions
-            mask = torch.arange(total, device=q.device) <= (at + past)[:, None]
-        mixed = F.scaled_dot_product_attention(
-            q.transpose(0, 1)[None],
-            k.transpose(0, 1)[None],
-            v.transpose(0, 1)[None],
-            attn_mask=mask,
-            is_causal=causal,
-        )
-        mixed = mixed[0].transpose(0, 1).flatten(1)
-        if whole:
-            mixed = mixed.index_select(0, positions)
-        return self.proj(mixed)
+        """Attention of the asking characters (see `attention.attend`), then the output matrix: [A, D]."""
+        return self.proj(attend(q, k, v, positions, past))
 
 
 class SwiGLU(nn.Module):
