@@ -1,0 +1,212 @@
+"""The order of reading: one lane a subject, lanes taking turns, visit after visit, window by window.
+
+A VISIT opens a file of the lane at some place and reads `passage` characters of it, the cursor going
+on by `chunk` a step. A STEP's window is what ends at the cursor. What a visit opens is drawn from
+(seed, lane, characters read so far) and nothing else, so a run that resumes goes on into text it
+would have come to, and does not replay the tape from its beginning.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import random
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minagi.errors import MinagiError
+from minagi.text import alphabet
+from minagi.text.corpus import Corpus, TextGoneError, TextSpan, read_span
+
+
+@dataclass(frozen=True)
+class WindowOfText:
+    """One step's text. `ids[:-1]` are the inputs and `ids[1:]` what follows each of them."""
+
+    subject: str
+    path: Path
+    ids: alphabet.Ids  # (2 .. window + 1,), a view of the visit
+    new_chars: int  # of it, those that this visit had not read yet
+
+
+@dataclass
+class _Lane:
+    """A subject's text and the chance of each part of it to be opened."""
+
+    name: str
+    spans: list[TextSpan]
+    upto: list[float]  # running sum of the spans' weights
+
+    @classmethod
+    def of(cls, name: str, spans: Iterable[TextSpan], passage: int) -> _Lane:
+        """A span weighs as many visits as it holds, at least one: every character is as likely as any."""
+        kept = list(spans)
+        weights = (max(1.0, span.chars / passage) for span in kept)
+        return cls(name, kept, list(itertools.accumulate(weights)))
+
+    def draw(self, rng: random.Random) -> TextSpan:
+        place = bisect.bisect_right(self.upto, rng.random() * self.upto[-1])
+        return self.spans[min(place, len(self.spans) - 1)]
+
+
+@dataclass
+class _Visit:
+    """The text open now, read and encoded once. `cursor` counts inputs read, so it ends at len(ids) - 1."""
+
+    lane: str
+    span: TextSpan  # just what the visit reads
+    ids: alphabet.Ids
+    cursor: int = 0
+
+
+class LaneReader:
+    """Gives windows for ever. Reads the corpus's training text and never its held-out text.
+
+    `passage` is the length of a visit in characters, `seed` the shuffle seed.
+    """
+
+    def __init__(self, corpus: Corpus, passage: int, seed: int) -> None:
+        self._passage = passage
+        self._seed = seed
+        self._lanes: list[_Lane] = []
+        self._turn = 0  # index of the lane whose visit is next
+        self._visit: _Visit | None = None
+        self._first: deque[Path] = deque()  # changed files, to be visited before all else
+        self._dropped: list[str] = []
+        self.replace_corpus(corpus)
+
+    def next_window(self, window: int, chunk: int, chars_read: int) -> WindowOfText:
+        """The next step's text, of at most `window` inputs, the cursor going on by `chunk` at most.
+
+        The first window of a visit is a full one, unless the text is shorter. A chunk larger than the
+        window counts as the window: nothing is read past unseen. `chars_read` are the characters
+        read in the model's life. Raises MinagiError when nothing is left to read.
+        """
+        visit = self._visit or self._open(window, chars_read)
+        last = len(visit.ids) - 1
+        step = min(window, last) if visit.cursor == 0 else min(chunk, window, last - visit.cursor)
+        visit.cursor += step
+        ids = visit.ids[max(0, visit.cursor - window) : visit.cursor + 1]
+        self._visit = visit if visit.cursor < last else None
+        return WindowOfText(visit.lane, visit.span.path, ids, step)
+
+    def replace_corpus(self, corpus: Corpus, first: Iterable[Path] = ()) -> None:
+        """Read `corpus` from the next visit on, beginning with the files in `first`; lanes keep turns."""
+        turn = self._lanes[self._turn].name if self._lanes else ""
+        self._lanes = [
+            _Lane.of(subject.name, subject.train, self._passage)
+            for subject in corpus.subjects
+            if subject.train
+        ]
+        names = [lane.name for lane in self._lanes]
+        self._turn = names.index(turn) if turn in names else 0
+        known = {span.path for lane in self._lanes for span in lane.spans}
+        wanted = [*self._first, *first]
+        self._first = deque(path for path in dict.fromkeys(wanted) if path in known)
+
+    def take_dropped(self) -> list[str]:
+        """Sentences on the files that left their lane since this was last asked."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
+    # ------------------------------------------------------------------------------------------ state
+
+    def state(self) -> dict[str, Any]:
+        """Where reading stands, as JSON. A reader restored from it gives exactly what this one would."""
+        visit = self._visit
+        return {
+            "turn": self._lanes[self._turn].name if self._lanes else "",
+            "first": [str(path) for path in self._first],
+            "visit": None
+            if visit is None
+            else {
+                "lane": visit.lane,
+                "path": str(visit.span.path),
+                "start": visit.span.start,
+                "stop": visit.span.stop,
+                "cursor": visit.cursor,
+            },
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken. What is not there any more, or makes no sense, is left out."""
+        names = [lane.name for lane in self._lanes]
+        self._turn = names.index(state["turn"]) if state.get("turn") in names else 0
+        known = {str(span.path): span.path for lane in self._lanes for span in lane.spans}
+        first = state.get("first")
+        self._first = (
+            deque(known[path] for path in first if path in known) if isinstance(first, list) else deque()
+        )
+        try:
+            self._visit = self._reopen(**state["visit"])
+        except (KeyError, TypeError, ValueError, TextGoneError):
+            self._visit = None
+
+    def _reopen(self, lane: str, path: str, start: int, stop: int, cursor: int) -> _Visit:
+        """The saved visit. Raises ValueError when its text is not to be read any more, or else."""
+        span = TextSpan(Path(path), int(start), int(stop))
+        spans = next((known.spans for known in self._lanes if known.name == lane), [])
+        if not any(_within(span, whole) for whole in spans):
+            raise ValueError("held out now, or no longer among the paths")
+        ids = alphabet.encode(read_span(span))
+        if not 0 < int(cursor) < len(ids) - 1:
+            raise ValueError("another text than it was")
+        return _Visit(lane, span, ids, int(cursor))
+
+    # ----------------------------------------------------------------------------------------- visits
+
+    def _open(self, window: int, chars_read: int) -> _Visit:
+        """Begin a visit: of a changed file if there is one, else of the lane whose turn it is."""
+        while self._lanes:
+            lane, span, changed = self._choose(chars_read)
+            length = min(span.chars, max(self._passage, window) + 1)
+            room = span.chars - length
+            # A changed file is read to its end, where notes and transcripts grow.
+            offset = room if changed else self._rng(lane.name, chars_read, "place").randint(0, room)
+            part = TextSpan(span.path, span.start + offset, span.start + offset + length)
+            try:
+                ids = alphabet.encode(read_span(part))
+            except TextGoneError as error:
+                self._drop({span.path}, str(error))
+                continue
+            if len(ids) < 2:
+                self._drop({span.path}, f"{span.path.name} holds a single marker and no text.")
+                continue
+            return _Visit(lane.name, part, ids)
+        raise MinagiError(
+            "Nothing is left to read: every file vanished or can no longer be read. "
+            "Bring the files back, or name another folder, and start again."
+        )
+
+    def _choose(self, chars_read: int) -> tuple[_Lane, TextSpan, bool]:
+        """A lane, a span of it, and whether it is one of the changed files. Passes the turn on."""
+        while self._first:
+            path = self._first.popleft()
+            for lane in self._lanes:
+                spans = [span for span in lane.spans if span.path == path]
+                if spans:
+                    return lane, spans[-1], True
+        lane = self._lanes[self._turn % len(self._lanes)]
+        self._turn = (self._turn + 1) % len(self._lanes)
+        return lane, lane.draw(self._rng(lane.name, chars_read, "file")), False
+
+    def _rng(self, lane: str, chars_read: int, use: str) -> random.Random:
+        return random.Random(f"{self._seed}/{lane}/{chars_read}/{use}")
+
+    def _drop(self, paths: Collection[Path], why: str) -> None:
+        self._dropped.append(why)
+        turn = self._lanes[self._turn].name
+        kept = [
+            _Lane.of(lane.name, [span for span in lane.spans if span.path not in paths], self._passage)
+            for lane in self._lanes
+        ]
+        self._lanes = [lane for lane in kept if lane.spans]
+        names = [lane.name for lane in self._lanes]
+        self._turn = names.index(turn) if turn in names else 0
+
+
+def _within(span: TextSpan, whole: TextSpan) -> bool:
+    return span.path == whole.path and whole.start <= span.start <= span.stop <= whole.stop
