@@ -20,6 +20,8 @@ from minagi.worker.protocol import (
     MAX_LINE,
     Ack,
     Command,
+    Failure,
+    Goodbye,
     Log,
     Memory,
     Message,
@@ -58,6 +60,7 @@ class Channel:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.closed = ""
+        self._unheard = False  # the reader is gone; the end of our input alone does not mean that
         self._read_fd, self._write_fd, self._wake_fd, self._clock = read_fd, write_fd, wake_fd, clock
         self._head = b""  # what is left of the line being written
         self._backlog: deque[bytes] = deque()
@@ -77,7 +80,10 @@ class Channel:
     def send(self, message: Message) -> None:
         """Send an event now, or in its turn where its kind is thinned out."""
         kind = type(message)
-        if kind not in INTERVALS:
+        if kind in (Goodbye, Failure):
+            self._release_all()  # these are last words
+            self._queue(message)
+        elif kind not in INTERVALS:
             self._release(ReplyChunk)  # a reply's characters stay ahead of what was said after them
             self._queue(message)
         elif kind in self._held or not self._is_due(kind):
@@ -93,10 +99,9 @@ class Channel:
 
     def finish(self, seconds: float = FINISH_SECONDS) -> None:
         """Send everything that waits, but give up on a reader that does not take it in time."""
-        for kind in list(self._held):
-            self._release(kind)
+        self._release_all()
         deadline = self._clock() + seconds
-        while not self.closed and (self._head or self._backlog) and self._clock() < deadline:
+        while not self._unheard and (self._head or self._backlog) and self._clock() < deadline:
             self._pump(max(0.0, deadline - self._clock()))
 
     def _is_due(self, kind: type[Message]) -> bool:
@@ -107,6 +112,10 @@ class Channel:
         if message is not None:
             self._sent_at[kind] = self._clock()
             self._queue(message)
+
+    def _release_all(self) -> None:
+        for kind in list(self._held):
+            self._release(kind)
 
     def _queue(self, message: Message) -> None:
         line = encode(message)
@@ -120,7 +129,7 @@ class Channel:
         """Write what can be written; wait at most `seconds` for the first of it."""
         for kind in [kind for kind in self._held if self._is_due(kind)]:
             self._release(kind)
-        while not self.closed and (self._head or self._next_head()):
+        while not self._unheard and (self._head or self._next_head()):
             if not select.select([], [self._write_fd], [], seconds)[1]:
                 return
             try:
@@ -128,6 +137,7 @@ class Channel:
                 # full it is. Making the descriptor non-blocking would also change it for its sharers.
                 written = os.write(self._write_fd, self._head[: select.PIPE_BUF])
             except OSError as error:
+                self._unheard = True
                 self.closed = f"nobody reads the events any more ({error.strerror})"
                 return
             self._head = self._head[written:]

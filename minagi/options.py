@@ -1,0 +1,256 @@
+"""The flags of every command, the worker and the app, made from the table of settings. No torch.
+
+Settings flags are text until `load_settings` checks them with everything else, so that a wrong value
+gives the same sentence wherever it was written. Flags of a run are checked here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import os
+import re
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from minagi.config import KEYS, Key, LoadedSettings, load_settings
+from minagi.config.settings import REFUSED
+from minagi.errors import UsageError
+from minagi.training.request import Limits, SessionRequest
+
+# What a training run uses. The app adds "plots" and "ui".
+ENGINE = ("model", "pool", "training", "growth", "prune", "data", "decoding", "hardware")
+# What a model that is only read out uses.
+READING = ("pool", "decoding", "hardware", "model.min_steps", "model.halt_thresh", "training.precision",
+           "data.weights", "data.eval_chars")  # fmt: skip
+_COUNT = re.compile(r"\d[\d_]{0,18}|\d{1,18}(\.\d{1,18})?[eE]\+?\d{1,2}", re.ASCII)
+_COUNT_MAX = 10**15
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are UsageErrors, and which knows the nearest flag to a mistyped one."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def parse(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """Flags and paths in any order. Raises UsageError; SystemExit only after --help and --version."""
+        given = list(sys.argv[1:] if argv is None else argv)
+        if "--" in given:
+            # argparse forgets where "--" stood when flags and paths are mixed; every positional is a path
+            mark = given.index("--")
+            after = [f"./{path}" if path.startswith("-") else path for path in given[mark + 1 :]]
+            given = given[:mark] + after
+        return self.parse_intermixed_args(given)
+
+    def error(self, message: str) -> NoReturn:
+        text = message[:1].upper() + message[1:].rstrip(".")
+        match = re.search(r"unrecognized arguments: (--[^\s=]+)", message)
+        if match:
+            near = difflib.get_close_matches(match[1], list(self._option_string_actions), n=1)
+            hint = f" The nearest there is: {near[0]}." if near else ""
+            raise UsageError(f"There is no flag {match[1]}.{hint} {self.prog} --help lists them.")
+        raise UsageError(f"{text}. {self.prog} --help tells more.")
+
+
+class _Refused(argparse.Action):
+    """A flag people know from elsewhere and that means nothing here."""
+
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> NoReturn:
+        raise UsageError(f"{option_string} was given, but {REFUSED[self.dest]}.")
+
+
+# --------------------------------------------------------------------------------------- adding flags
+
+
+def add_settings(parser: argparse.ArgumentParser, chosen: Collection[str]) -> None:
+    """A flag for every setting of the sections, or single settings ("data.weights"), that are chosen."""
+    groups: dict[str, Any] = {}
+    for path, key in KEYS.items():
+        if path not in chosen and key.section not in chosen:
+            continue
+        if key.section not in groups:
+            groups[key.section] = parser.add_argument_group(f"settings: {key.section}")
+        names = [f"--{key.flag}"] + (["--weights-dir"] if path == "data.weights" else [])
+        text = key.doc.replace("%", "%%")
+        if key.kind is bool:
+            groups[key.section].add_argument(
+                *names, dest=path, action=argparse.BooleanOptionalAction, default=None, help=text
+            )
+        elif key.kind in (int, float, str, Path):
+            groups[key.section].add_argument(*names, dest=path, metavar=_metavar(key), help=text)
+    if "training" in chosen:
+        for name in REFUSED:
+            flag = "--" + name.replace("_", "-")
+            parser.add_argument(flag, dest=name, nargs="?", action=_Refused, help=argparse.SUPPRESS)
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Where settings come from and what to compute on."""
+    group = parser.add_argument_group("machine and settings")
+    group.add_argument("--config", type=_path, metavar="FILE", help="settings file to use")
+    group.add_argument("--profile", metavar="NAME", help="named set of settings, as in --profile cpu")
+    group.add_argument(
+        "--device", default="auto", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)"
+    )
+    group.add_argument(
+        "--threads", type=_count, metavar="N", help="threads to compute with (default: all cores but one)"
+    )
+
+
+def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
+    """What to read and for how long. `saves`: whether the run keeps what it learns unless told not to."""
+    parser.add_argument(
+        "paths", nargs="*", type=_path, metavar="PATH", help="files and folders to read (default: data.train)"
+    )
+    group = parser.add_argument_group("the run")
+    keep = group.add_mutually_exclusive_group()
+    keep.add_argument(
+        "--save", dest="dry_run", action="store_false", default=not saves,
+        help="keep what is learnt" + (" (default)" if saves else ""),
+    )  # fmt: skip
+    keep.add_argument(
+        "--dry-run", dest="dry_run", action="store_true",
+        help="change nothing on disk" + ("" if saves else " (default)"),
+    )  # fmt: skip
+    group.add_argument("--minutes", type=_positive, metavar="M", help="end after M minutes")
+    group.add_argument("--chars", type=_count, metavar="N", help="end after N characters")
+    group.add_argument("--steps", type=_count, metavar="N", help="end after N steps")
+    group.add_argument("--passes", type=_positive, metavar="N", help="end after N times the text")
+    group.add_argument("--seed", type=_natural, metavar="N", help="seed of everything random")
+    group.add_argument("--lr-reset", action="store_true", help="start at the full learning rate again")
+    group.add_argument("--follow-symlinks", action="store_true", help="read what symbolic links point to")
+    group.add_argument(
+        "--revert-factor", type=_positive, default=1.5, metavar="X",
+        help="go back when held-out is over X times its best (default: 1.5)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-reverts", type=_natural, default=3, metavar="N", help="stop after N times back (default: 3)"
+    )
+
+
+def _metavar(key: Key) -> str:
+    if key.rule.choices:
+        return "|".join(key.rule.choices)
+    return {int: "N", float: "X", Path: "PATH"}.get(key.kind, "NAME")
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError("a path must not be empty")
+    return Path(text).expanduser()
+
+
+def _natural(text: str) -> int:
+    number = int(float(text)) if _COUNT.fullmatch(text) else -1
+    if "e" not in text.lower() and number >= 0:
+        number = int(text.replace("_", ""))
+    if not 0 <= number <= _COUNT_MAX:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to 10^15")
+    return number
+
+
+def _count(text: str) -> int:
+    number = _natural(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1 is needed")
+    return number
+
+
+def _positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 1e12:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number above 0")
+    return number
+
+
+# -------------------------------------------------------------------------------------- reading flags
+
+
+def loaded_settings(arguments: argparse.Namespace) -> LoadedSettings:
+    """The settings in effect under these flags. Raises UsageError."""
+    given = {path: value for path, value in vars(arguments).items() if path in KEYS and value is not None}
+    return load_settings(given, arguments.config, arguments.profile)
+
+
+def session_request(arguments: argparse.Namespace, log: str = "") -> SessionRequest:
+    """The session these flags ask for. Raises UsageError for what can be told without opening anything."""
+    loaded = loaded_settings(arguments)
+    data = loaded.settings.data
+    paths = tuple(arguments.paths) or (data.train,)
+    for path in paths:
+        _check_readable(path)
+    _check_weights(data.weights, writes=not arguments.dry_run)
+    return SessionRequest(
+        paths=paths,
+        weights=data.weights,
+        loaded=loaded,
+        dry_run=arguments.dry_run,
+        device=arguments.device,
+        seed=arguments.seed,
+        limits=Limits(arguments.minutes, arguments.chars, arguments.steps, arguments.passes),
+        lr_reset=arguments.lr_reset,
+        threads=arguments.threads,
+        follow_symlinks=arguments.follow_symlinks,
+        revert_factor=arguments.revert_factor,
+        max_reverts=arguments.max_reverts,
+        log=log,
+    )
+
+
+def engine_flags(arguments: argparse.Namespace) -> list[str]:
+    """The command line of a worker that does what these flags ask, what is only the app's left out."""
+    flags: list[str] = []
+    for path, value in vars(arguments).items():
+        key = KEYS.get(path)
+        if value is None or key is None or key.section not in ENGINE:
+            continue
+        if key.kind is bool:
+            flags.append(f"--{key.flag}" if value else f"--no-{key.flag}")
+        else:
+            flags.append(f"--{key.flag}={value}")
+    for name in ("config", "profile", "device", "threads", "minutes", "chars", "steps", "passes", "seed",
+                 "revert_factor", "max_reverts"):  # fmt: skip
+        value = getattr(arguments, name)
+        if value is not None:
+            flags.append(f"--{name.replace('_', '-')}={value}")
+    flags.append("--dry-run" if arguments.dry_run else "--save")
+    flags += ["--lr-reset"] if arguments.lr_reset else []
+    flags += ["--follow-symlinks"] if arguments.follow_symlinks else []
+    return [*flags, "--", *map(str, arguments.paths)]
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise UsageError(f"There is no file or folder {path}.") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"{path} cannot be read: permission denied.")
+
+
+def _check_weights(weights: Path, writes: bool) -> None:
+    """A weights path that is a file, or where nothing can be written though something is to be."""
+    if weights.exists() and not weights.is_dir():
+        raise UsageError(f"The weights must be a directory, but {weights} is a file. Name another one.")
+    there = next((place for place in (weights, *weights.absolute().parents) if place.exists()), weights)
+    if not writes:
+        return
+    if not there.is_dir():
+        raise UsageError(f"The weights cannot be kept in {weights}: {there} is a file.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"Nothing can be written in {there}, so the weights cannot be kept in {weights}. "
+            "Name another directory with --weights, or read without saving."
+        )

@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from worker_fakes import FakeChannel, FakeTrainer
+
+from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError, UsageError
+from minagi.training.request import Limits
+from minagi.worker import protocol
+from minagi.worker.loop import run
+from minagi.worker.protocol import (
+    Ack,
+    Cancel,
+    Checkpoint,
+    Evaluate,
+    Failure,
+    Goodbye,
+    Hello,
+    ListSnapshots,
+    Log,
+    NewChat,
+    Pause,
+    Phase,
+    Probe,
+    ReplyChunk,
+    ReplyEnded,
+    ReplyStarted,
+    Resume,
+    Revert,
+    Set,
+    Stop,
+    Write,
+)
+from minagi.worker.serve import serve
+from minagi.worker.signals import Hurried, Signals
+
+
+def drive(*script: list, trainer: FakeTrainer | None = None, limits: Limits | None = None) -> tuple:
+    trainer, channel = trainer or FakeTrainer(), FakeChannel(*script)
+    goodbye = run(trainer, channel, limits or Limits())
+    return trainer, channel, goodbye
+
+
+def test_it_greets_first_and_steps_until_told_to_stop() -> None:
+    trainer, channel, goodbye = drive([], [], [Stop(id=3)])
+    assert isinstance(channel.sent[0], Phase)
+    assert isinstance(channel.sent[1], Hello)
+    assert trainer.calls == ["greet", "step", "step", ("checkpoint", "", "final")]
+    assert channel.of(Ack) == [Ack(id=3, command="stop", text="Stopping.")]
+    assert goodbye == Goodbye(reason="asked to stop", saved=True, step=9, chars=900)
+
+
+def test_stop_without_saving() -> None:
+    trainer, _, goodbye = drive([], [Stop(save=False)])
+    assert trainer.calls == ["greet", "step"]
+    assert not goodbye.saved
+
+
+def test_a_dry_run_saves_nothing_and_refuses_to() -> None:
+    trainer, channel, goodbye = drive([Checkpoint(id=1)], [Stop()], trainer=FakeTrainer(dry_run=True))
+    assert trainer.calls == ["greet", "step"]
+    assert [ack.ok for ack in channel.of(Ack)] == [False, True]
+    assert not goodbye.saved
+
+
+def test_the_end_of_the_other_side_saves_and_leaves() -> None:
+    trainer, _, goodbye = drive([], [])
+    assert trainer.calls[-1] == ("checkpoint", "", "final")
+    assert goodbye.reason == "the script is over"
+
+
+def test_nothing_new_is_not_saved_again() -> None:
+    trainer, _, goodbye = drive([], [Checkpoint(id=1, name="mine"), Stop()])
+    assert [call for call in trainer.calls if call[0] == "checkpoint"] == [("checkpoint", "mine", "named")]
+    assert goodbye.saved
+
+
+def test_pause_stops_the_steps_and_everything_else_works() -> None:
+    reply = [Write(id=2, prompt="hi", chars=2)], [], [], []
+    trainer, channel, _ = drive(
+        [], [Pause(id=1)], *reply, [Evaluate(id=3)], [Resume(id=4)], [Stop(id=5)]
+    )  # fmt: skip
+    assert trainer.calls.count("step") == 2
+    assert trainer.calls.index(("reply", "hi")) < trainer.calls.index("evaluate")
+    phases = [phase.phase for phase in channel.of(Phase)]
+    assert phases == [
+        "starting", "running", "paused", "writing", "paused", "evaluating", "paused", "running", "stopping",
+        "saving",
+    ]  # fmt: skip
+    assert [ack.id for ack in channel.of(Ack)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("command", "call", "event"),
+    [
+        (Checkpoint(id=1, name="n"), ("checkpoint", "n", "named"), protocol.Saved),
+        (ListSnapshots(id=1), "snapshots", protocol.Snapshots),
+        (Revert(id=1, to="a"), ("revert", "a"), protocol.Reverted),
+        (Evaluate(id=1), "evaluate", protocol.HeldOut),
+        (Probe(id=1, text="x"), "probe", protocol.Probed),
+        (Set(id=1, key="k", value=2.0), ("set", "k", 2.0), Ack),
+        (NewChat(id=1), "new_chat", Ack),
+    ],
+)
+def test_commands_are_carried_out_and_then_acknowledged(
+    command: protocol.Command, call: object, event: type
+) -> None:
+    trainer, channel, _ = drive([command], [Stop(id=2)])
+    assert call in trainer.calls
+    kinds = [type(message) for message in channel.sent]
+    assert kinds.index(event) <= kinds.index(Ack)
+    assert channel.of(Ack)[0].ok
+    assert channel.of(Ack)[0].command == command.type
+
+
+REFUSED = [
+    Revert(id=1, to="nowhere"),
+    Set(id=1, key="nonsense"),
+    Set(id=1, key="adapt_strength", value=math.inf),
+    Cancel(id=1),
+    Write(id=1, prompt=""),
+    Write(id=1, prompt="x", chars=0),
+    Write(id=1, prompt="x", chars=10**9),
+    Write(id=1, prompt="x", strength=-1.0),
+    Write(id=1, prompt="x", strength=math.nan),
+]
+
+
+@pytest.mark.parametrize("command", REFUSED, ids=range(len(REFUSED)))
+def test_what_is_refused_is_told_and_the_run_goes_on(command: protocol.Command) -> None:
+    trainer, channel, _ = drive([command], [], [Stop(id=2)])
+    first, last = channel.of(Ack)
+    assert (first.id, first.ok) == (1, False)
+    assert first.text.endswith(".")
+    assert (last.id, last.ok) == (2, True)
+    assert trainer.calls.count("step") == 2
+    assert not channel.of(ReplyStarted, ReplyEnded)
+
+
+def test_a_full_disk_at_a_checkpoint_asked_for_is_told_and_the_run_goes_on() -> None:
+    trainer = FakeTrainer()
+    trainer.faults["checkpoint"] = OSError(28, "No space left on device")
+    _, channel, goodbye = drive([], [Checkpoint(id=1)], [Stop(id=2)], trainer=trainer)
+    assert "No space left" in channel.of(Ack)[0].text
+    assert goodbye.saved
+
+
+def test_a_reply_is_streamed_between_two_steps() -> None:
+    trainer, channel, _ = drive([], [Write(id=9, prompt="hi")], *[[]] * 6, [Stop()])
+    kinds = [type(message) for message in channel.sent if message.type.startswith(("reply", "ack"))]
+    assert kinds == [Ack, ReplyStarted, *[ReplyChunk] * 5, ReplyEnded, Ack]
+    assert "".join(chunk.data for chunk in channel.of(ReplyChunk)) == "hello"
+    assert trainer.calls.index("step") < trainer.calls.index(("reply", "hi"))
+    assert "reply closed" in trainer.calls
+
+
+def test_cancel_ends_a_reply_at_the_next_character() -> None:
+    trainer, channel, _ = drive([Write(id=9, prompt="hi")], [], [], [Cancel(id=10)], [Stop()])
+    assert trainer.calls.count("character") == 2
+    (ended,) = channel.of(ReplyEnded)
+    assert (ended.id, ended.reason, ended.chars) == (9, "cancelled", 2)
+    assert "reply closed" in trainer.calls
+    assert Ack(id=10, command="cancel", text="Cancelled.") in channel.sent
+    assert trainer.calls.count("step") == 1
+
+
+def test_commands_heard_while_writing_are_done_at_once_or_wait_their_turn() -> None:
+    script = [
+        [Write(id=1, prompt="a")],
+        [Pause(id=2), Evaluate(id=3), Write(id=4, prompt="b"), Set(id=5, key="k")],
+    ]
+    trainer, channel, _ = drive(*script, *[[] for _ in range(12)], [Stop(id=6)])
+    assert [ack.id for ack in channel.of(Ack)] == [1, 2, 5, 3, 4, 6]
+    assert [event.id for event in channel.of(ReplyEnded)] == [1, 4]
+    assert "step" not in trainer.calls, "paused from the first reply on"
+
+
+def test_stop_cancels_a_reply() -> None:
+    trainer, channel, goodbye = drive([Write(id=1, prompt="a")], [], [Stop(id=2)])
+    assert channel.of(ReplyEnded)[0].reason == "cancelled"
+    assert goodbye.reason == "asked to stop"
+    assert "step" not in trainer.calls
+
+
+def test_the_other_side_going_away_cancels_a_reply() -> None:
+    trainer, channel, _ = drive([Write(id=1, prompt="a")])
+    assert trainer.calls.count("character") == 0
+    assert channel.of(ReplyEnded)[0].reason == "cancelled"
+
+
+def test_a_reply_that_fails_midway_ends_in_words() -> None:
+    trainer = FakeTrainer()
+    trainer.faults["character"] = MinagiError("The card is full.")
+    _, channel, _ = drive([Write(id=1, prompt="a")], [], [], [Stop()], trainer=trainer)
+    assert channel.of(ReplyEnded)[0].reason == "failed"
+    assert channel.of(Log)[0].text == "The card is full."
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        (Limits(steps=3), 3),
+        (Limits(chars=250), 3),
+        (Limits(passes=0.5), 5),
+        (Limits(chars=250, steps=2), 2),
+        (Limits(steps=2, passes=100.0, minutes=1000.0), 2),
+    ],
+)
+def test_the_first_limit_reached_ends_the_run(limits: Limits, steps: int) -> None:
+    trainer, channel = FakeTrainer(), FakeChannel(*[[]] * 50, closes=False)
+    goodbye = run(trainer, channel, limits)
+    assert trainer.calls.count("step") == steps
+    assert goodbye.saved
+    assert goodbye.reason
+
+
+def test_minutes_are_of_the_clock() -> None:
+    ticks = iter(range(0, 10_000, 20))
+    trainer, channel = FakeTrainer(), FakeChannel(closes=False)
+    goodbye = run(trainer, channel, Limits(minutes=1.0), clock=lambda: float(next(ticks)))
+    assert trainer.calls.count("step") == 2
+    assert "1 minutes are over" in goodbye.reason
+
+
+# ------------------------------------------------------------------------------------------- serve
+
+
+def served(trainer: FakeTrainer, *script: list, signals: Signals | None = None) -> tuple[int, FakeChannel]:
+    channel = FakeChannel(*script)
+    status = serve(lambda: trainer, channel, Limits(steps=5), signals or Signals(), log="/tmp/the.log")
+    return status, channel
+
+
+def test_serve_says_goodbye_last_and_closes() -> None:
+    trainer = FakeTrainer()
+    status, channel = served(trainer, *[[]] * 9)
+    assert status == EXIT_OK
+    assert isinstance(channel.sent[-1], Goodbye)
+    assert trainer.closed
+    assert channel.finished
+
+
+def test_a_session_that_cannot_open_fails_with_its_status() -> None:
+    def refuse() -> FakeTrainer:
+        raise UsageError("There is nothing to read.")
+
+    channel = FakeChannel()
+    assert serve(refuse, channel, Limits(), Signals()) == 2
+    assert channel.sent == [Failure(text="There is nothing to read.", saved=False, exit_status=2)]
+
+
+def test_a_fault_in_a_step_saves_first() -> None:
+    trainer = FakeTrainer()
+    trainer.on_step = lambda steps: trainer.faults.update(step=MinagiError("The text is gone."))
+    status, channel = served(trainer, [], [], [])
+    assert status == EXIT_FAILED
+    assert channel.sent[-1] == Failure(text="The text is gone.", saved=True, exit_status=1)
+    assert ("checkpoint", "", "final") in trainer.calls
+    assert trainer.closed
+
+
+def test_a_defect_is_logged_whole_and_told_in_a_sentence(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = FakeTrainer()
+    trainer.on_step = lambda steps: trainer.faults.update(step=ZeroDivisionError("oh\nno"))
+    status, channel = served(trainer, [], [], [])
+    assert status == EXIT_FAILED
+    failure = channel.sent[-1]
+    assert isinstance(failure, Failure)
+    assert failure.saved
+    assert "ZeroDivisionError: oh no" in failure.text
+    assert "/tmp/the.log" in failure.text
+    assert "Traceback" in caplog.text
+
+
+def test_a_defect_and_a_save_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = FakeTrainer()
+    trainer.on_step = lambda steps: trainer.faults.update(
+        step=ValueError("x"), save=OSError(5, "Input/output error")
+    )
+    trainer.faults["close"] = OSError(5, "Input/output error")
+    status, channel = served(trainer, [], [], [])
+    assert status == EXIT_FAILED
+    assert not channel.sent[-1].saved  # type: ignore[attr-defined]
+    assert "could not be saved" in caplog.text
+
+
+def test_a_final_save_that_fails_is_a_failure() -> None:
+    trainer = FakeTrainer()
+    trainer.faults["save"] = MinagiError("The disk is full. Make room and start again.")
+    status, channel = served(trainer, [], [Stop()])
+    assert status == EXIT_FAILED
+    assert channel.sent[-1] == Failure(text="The disk is full. Make room and start again.", saved=False)
+
+
+def test_a_signal_finishes_the_step_and_saves() -> None:
+    trainer, signals = FakeTrainer(), Signals()
+    trainer.on_step = lambda steps: signals._on_signal(15, None)
+    status, channel = served(trainer, *[[]] * 9, signals=signals)
+    assert status == EXIT_INTERRUPTED
+    assert trainer.calls == ["greet", "step", ("checkpoint", "", "final"), "close"]
+    assert channel.sent[-1] == Goodbye(reason="stopped by SIGTERM", saved=True, step=8, chars=800)
+
+
+def test_a_second_signal_breaks_off_a_step_and_does_not_save() -> None:
+    trainer, signals = FakeTrainer(), Signals()
+
+    def twice(steps: int) -> None:
+        signals._on_signal(2, None)
+        signals._on_signal(2, None)
+
+    trainer.on_step = twice
+    status, channel = served(trainer, *[[]] * 9, signals=signals)
+    assert status == EXIT_INTERRUPTED
+    assert trainer.calls == ["greet", "step", "close"]
+    goodbye = channel.sent[-1]
+    assert isinstance(goodbye, Goodbye)
+    assert not goodbye.saved
+    assert "100 characters" in goodbye.reason
+
+
+def test_a_second_signal_waits_for_a_save_under_way() -> None:
+    trainer, signals = FakeTrainer(), Signals()
+    save = trainer.checkpoint
+
+    def slow(name: str = "", kind: str = "named") -> list:
+        signals._on_signal(2, None)
+        signals._on_signal(2, None)
+        return save(name, kind)
+
+    trainer.checkpoint = slow  # type: ignore[method-assign]
+    status, channel = served(trainer, [], [Checkpoint(id=1)], signals=signals)
+    assert status == EXIT_INTERRUPTED
+    assert channel.of(protocol.Saved)
+    assert channel.of(Ack)[0].ok
+
+
+def test_a_second_signal_while_opening() -> None:
+    signals = Signals()
+    signals._on_signal(2, None)
+    signals._on_signal(2, None)
+    channel = FakeChannel()
+    assert serve(FakeTrainer, channel, Limits(), signals) == EXIT_INTERRUPTED
+    assert isinstance(channel.sent[-1], Goodbye)
+
+
+def test_hurried_is_no_exception() -> None:
+    assert not issubclass(Hurried, Exception)
