@@ -265,7 +265,8 @@ def test_a_file_found_by_chance_that_is_not_ours_is_passed_over(load):
         "training: {lr: 0.1, lr: 0.2}", "training: {lr: 0.1}\ntraining: {clip: 1}", "? [a]\n: 1", "&a [*a]",
         "training: 5", "training: [lr]", "training: {lr: !!python/object:os.system x}", "%YAML 9.9\n---\n",
         "\x00",
-        pytest.param("[" * 20_000, id="deep list"), pytest.param("{a: " * 20_000, id="deep mapping"), "*nobody", "training: &t {lr: 0.1}\n<<: *t",
+        pytest.param("[" * 20_000, id="deep list"), pytest.param("{a: " * 20_000, id="deep mapping"),
+        "*nobody", "training: &t {lr: 0.1}\n<<: *t",
     ],
 )  # fmt: skip
 def test_broken_files_get_one_sentence(load, tmp_path, text):

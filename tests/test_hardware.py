@@ -219,7 +219,8 @@ def test_cards_by_number(cards, asked):
 @pytest.mark.parametrize(
     ("asked", "count", "words"),
     [
-        ("tpu", 1, "no device 'tpu'"), ("", 1, "no device"), ("cuda:x", 1, "no device"), ("cuda:-1", 1, "no device"),
+        ("tpu", 1, "no device 'tpu'"), ("", 1, "no device"), ("cuda:x", 1, "no device"),
+        ("cuda:-1", 1, "no device"),
         ("cuda:", 1, "no device"), ("cuda:99999999999", 1, "no device"), ("cuda:٣", 1, "no device"),
         ("cuda:7", 1, "one card, cuda:0"), ("cuda:2", 2, "2 cards, cuda:0 to cuda:1"),
         ("cuda", 0, "cannot be used"), ("cuda:0", 0, "cannot be used"),

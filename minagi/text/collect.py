@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,7 +251,8 @@ def judge_sample(sample: bytes) -> str:
     text = text.replace("\n", "").replace("\r", "").replace("\t", "")
     if text.isprintable():
         return ""
-    printable = sum(c.isprintable() or c.isspace() for c in text)
+    # Joiners and marks of direction are of category Cf: no sign of their own, but part of writing.
+    printable = sum(c.isprintable() or c.isspace() or unicodedata.category(c) == "Cf" for c in text)
     return "" if printable > PRINTABLE_SHARE * len(text) else "mostly unprintable"
 
 

@@ -15,7 +15,7 @@ from minagi.text.corpus import Choice, Subject, TextGoneError, TextSpan, read_sp
 
 SHARE = 0.05
 MOST = 0.10  # share that whole files may add up to
-FEWEST = 64  # characters worth measuring on
+FEWEST = 64  # characters worth measuring or reading on
 ENOUGH = 256  # characters a subject must have to give any up
 
 
@@ -30,6 +30,7 @@ def split(name: str, root: Path, files: Sequence[TextSpan], recorded: Choice) ->
     kept = _still_there(files, keys, recorded)
     if not FEWEST <= sum(span.chars for span in kept) <= sum(file.chars for file in files) / 2:
         kept = _choose(files, keys)
+    kept.sort(key=lambda span: keys[span.path])
     held = {span.path: span for span in kept}
     train = []
     for file in files:
@@ -38,7 +39,7 @@ def split(name: str, root: Path, files: Sequence[TextSpan], recorded: Choice) ->
             continue
         out = held[file.path]
         around = (TextSpan(file.path, file.start, out.start), TextSpan(file.path, out.stop, file.stop))
-        train += [span for span in around if span.chars > 0]
+        train += [span for span in around if span.chars >= FEWEST]
     choice = {keys[span.path]: [span.start, span.stop] for span in kept}
     return Subject(name, root, tuple(train), tuple(kept)), choice
 

@@ -137,9 +137,8 @@ class LaneReader:
         self._turn = names.index(state["turn"]) if state.get("turn") in names else 0
         known = {str(span.path): span.path for lane in self._lanes for span in lane.spans}
         first = state.get("first")
-        self._first = (
-            deque(known[path] for path in first if path in known) if isinstance(first, list) else deque()
-        )
+        saved = [path for path in first if isinstance(path, str)] if isinstance(first, list) else []
+        self._first = deque(known[path] for path in saved if path in known)
         try:
             self._visit = self._reopen(**state["visit"])
         except (KeyError, TypeError, ValueError, TextGoneError):

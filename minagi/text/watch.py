@@ -68,7 +68,7 @@ class CorpusWatcher:
             return None
         changed = tuple(path for path, state in seen.items() if self._seen.get(path) != state)
         removed = tuple(path for path in self._seen if path not in seen)
-        self._seen, self._choice = seen, corpus.choice
+        self._seen, self._choice = seen, {**self._choice, **corpus.choice}  # a subject may come back
         return CorpusChange(corpus, changed, removed)
 
     def _look(self) -> dict[Path, tuple[int, int]]:
