@@ -21,10 +21,10 @@ import platformdirs
 from minagi.errors import EXIT_OK, MinagiError, UsageError
 from minagi.hardware import lower_priority, prepare_environment
 from minagi.options import ENGINE, Parser, add_machine, add_run, add_settings, session_request
+from minagi.protocol import Failure
 from minagi.training.request import SessionRequest
 from minagi.worker.channel import Channel
 from minagi.worker.loop import TrainerLike
-from minagi.worker.protocol import Failure
 from minagi.worker.serve import serve
 from minagi.worker.signals import Signals
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from minagi.worker.protocol import (
+from minagi.protocol import (
     COMMANDS,
     MAX_LINE,
     Ack,

@@ -12,10 +12,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Protocol
 
+from minagi import protocol
 from minagi.errors import MinagiError, UsageError
-from minagi.training.request import Limits
-from minagi.worker import protocol
-from minagi.worker.protocol import (
+from minagi.protocol import (
     Ack,
     Command,
     Goodbye,
@@ -26,6 +25,7 @@ from minagi.worker.protocol import (
     ReplyEnded,
     Write,
 )
+from minagi.training.request import Limits
 from minagi.worker.signals import Signals
 
 WAIT_SECONDS = 1.0  # a paused run looks around this often; a command or a signal wakes it at once

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable
 
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError
+from minagi.protocol import Failure, Message
 from minagi.training.request import Limits
 from minagi.worker.loop import ChannelLike, TrainerLike, goodbye, run
-from minagi.worker.protocol import Failure, Message
 from minagi.worker.signals import Hurried, Signals
 
 logger = logging.getLogger(__name__)

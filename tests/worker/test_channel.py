@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from minagi.worker import channel as module
-from minagi.worker import protocol
-from minagi.worker.channel import Channel
-from minagi.worker.protocol import (
+from minagi import protocol
+from minagi.protocol import (
     Ack,
     HeldOut,
     Log,
@@ -20,6 +18,8 @@ from minagi.worker.protocol import (
     decode_event,
     encode,
 )
+from minagi.worker import channel as module
+from minagi.worker.channel import Channel
 
 
 class Clock:

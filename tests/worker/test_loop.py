@@ -5,11 +5,9 @@ import math
 import pytest
 from worker_fakes import FakeChannel, FakeTrainer
 
+from minagi import protocol
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError, UsageError
-from minagi.training.request import Limits
-from minagi.worker import protocol
-from minagi.worker.loop import run
-from minagi.worker.protocol import (
+from minagi.protocol import (
     Ack,
     Cancel,
     Checkpoint,
@@ -32,6 +30,8 @@ from minagi.worker.protocol import (
     Stop,
     Write,
 )
+from minagi.training.request import Limits
+from minagi.worker.loop import run
 from minagi.worker.serve import serve
 from minagi.worker.signals import Hurried, Signals
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from minagi.worker import protocol
-from minagi.worker.protocol import (
+from minagi import protocol
+from minagi.protocol import (
     Ack,
     Failure,
     Goodbye,

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
+from minagi import protocol
 from minagi.errors import UsageError, WeightsError
-from minagi.worker import protocol
-from minagi.worker.protocol import Command, Message
+from minagi.protocol import Command, Message
 
 
 class FakeTrainer:
