@@ -1,0 +1,45 @@
+"""Adam's moments in bf16: the upper half of a float32, rounded to nearest, ties to even.
+
+A checkpoint stores moments as int16 arrays that hold those 16 bits. Arithmetic on the bits is all it takes,
+so this needs no library with a bf16 type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_BLOCK = 1 << 16  # elements converted at a time: the temporaries stay in the processor's cache
+
+
+def to_bf16(array: np.ndarray) -> np.ndarray:
+    """Bits of the nearest bf16 of every element, int16, the shape of `array` (any float type).
+
+    Infinities stay, a NaN stays a NaN of the same sign.
+    """
+    source = np.ascontiguousarray(array, dtype=np.float32).reshape(-1).view(np.uint32)
+    target = np.empty(source.size, dtype=np.uint16)
+    for start in range(0, source.size, _BLOCK):
+        bits = source[start : start + _BLOCK]
+        # Half a unit of the last kept place, less one, plus that place's own bit: ties go to even.
+        rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
+        nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        if nan.any():  # the sum above may have carried a NaN over into zero or infinity
+            rounded = np.where(nan, (bits >> 16) | np.uint32(0x40), rounded)
+        target[start : start + _BLOCK] = rounded
+    return target.view(np.int16).reshape(np.shape(array))
+
+
+def from_bf16(bits: np.ndarray) -> np.ndarray:
+    """The float32 values whose upper halves `bits` (int16 or uint16) holds; exact."""
+    wide = np.ascontiguousarray(bits).view(np.uint16).astype(np.uint32)
+    wide <<= np.uint32(16)
+    return wide.view(np.float32).reshape(np.shape(bits))
+
+
+def round_moments(array: np.ndarray) -> np.ndarray:
+    """What a checkpoint keeps of `array`: each value rounded to bf16, as a new float32 array.
+
+    Whoever takes a checkpoint gives the live moments these values, so that a run that goes on and
+    one that resumes from the checkpoint compute the same numbers.
+    """
+    return from_bf16(to_bf16(array))

@@ -1,0 +1,240 @@
+"""Kept checkpoints: each a folder with all files of the model, the unchanged ones shared by hard links.
+
+    .minagi/snapshots/000012/   meta.json  manifest.json  core.npz  routers.npz  optim.npz  experts/…
+
+A snapshot is never changed once it is there: it appears whole, and it leaves whole. A reader pins the one it
+reads by a shared `flock` on its meta.json, which writes nothing; removal asks for that lock alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from minagi.errors import WeightsError
+from minagi.weights import files, layout
+from minagi.weights.faults import FileFault, Missing
+from minagi.weights.npz import check_npz
+
+META = "meta.json"
+KEPT_AUTOMATIC = 5
+KEPT_BEFORE_REVERT = 3
+KINDS = ("auto", "named", "best", "before-revert", "final")
+DAMAGED = "damaged"  # the kind of a folder whose meta.json cannot be read
+
+_META_MAX = 1 << 26
+_FOLDER = re.compile(r"\d{6,12}")
+
+
+@dataclass(frozen=True)
+class SnapshotInfo:
+    """A kept checkpoint, as people see it."""
+
+    id: str
+    name: str = ""  # the user's name for it, or ""
+    kind: str = "auto"  # auto | named | best | before-revert | final | damaged
+    at: float = 0.0  # Unix time
+    step: int = 0
+    chars: int = 0  # characters read in the model's life
+    held_out: float | None = None  # nats
+    experts: int = 0
+    bytes_freed: int = 0  # what deleting it would free
+    bytes_written: int = 0  # what making it cost; only checkpoint() fills this in
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot's folder and what its meta.json says."""
+
+    folder: Path
+    info: SnapshotInfo
+    files: dict[str, tuple[int, int]]  # path below the folder -> (size, checksum) as it was taken
+
+
+def folder_name(number: int) -> str:
+    """The folder of snapshot `number`."""
+    return f"{number:06d}"
+
+
+def numbers(root: Path) -> list[int]:
+    """Numbers of the snapshots under `root` (.minagi/snapshots), newest first."""
+    try:
+        names = [entry.name for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((int(name) for name in names if _FOLDER.fullmatch(name)), reverse=True)
+
+
+def describe(model: layout.Model, number: int, kind: str, name: str, at: float) -> SnapshotInfo:
+    """The info of a snapshot of `model`."""
+    manifest = model.manifest
+    held_out = manifest.get("val")
+    if not isinstance(held_out, (int, float)) or isinstance(held_out, bool) or not math.isfinite(held_out):
+        held_out = None
+    chars = manifest.get("read_chars", 0)
+    return SnapshotInfo(
+        id=str(number),
+        name=name,
+        kind="named" if name and kind == "auto" else kind,
+        at=at,
+        step=int(manifest.get("step", 0)),
+        chars=int(chars) if isinstance(chars, (int, float)) and math.isfinite(chars) else 0,
+        held_out=held_out,
+        experts=len(model.experts),
+    )
+
+
+def write_meta(folder: Path, info: SnapshotInfo, contents: Mapping[str, tuple[int, int]]) -> None:
+    """Writes a snapshot's meta.json, the last of its files."""
+    body = {**asdict(info), "files": {name: list(value) for name, value in contents.items()}}
+    del body["bytes_freed"], body["bytes_written"]
+    files.write_file(folder / META, [json.dumps(body).encode()])
+
+
+def read(folder: Path) -> Snapshot:
+    """The snapshot in `folder`. FileFault when its meta.json is missing or makes no sense."""
+    path = folder / META
+    body = layout.parse_manifest(path, files.read_small(path, _META_MAX))
+    try:
+        info = SnapshotInfo(
+            id=str(int(folder.name)) if _FOLDER.fullmatch(folder.name) else str(body["id"]),
+            name=str(body["name"]),
+            kind=body["kind"] if body["kind"] in KINDS else "auto",
+            at=float(body["at"]),
+            step=int(body["step"]),
+            chars=int(body["chars"]),
+            held_out=None if body["held_out"] is None else float(body["held_out"]),
+            experts=int(body["experts"]),
+        )
+        contents = {str(name): (int(size), int(checksum)) for name, (size, checksum) in body["files"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise FileFault(path, "is damaged") from None
+    if strange := [name for name in contents if not layout.is_model_file(name)]:
+        raise FileFault(path, f"names the file {layout.shown(strange[0])}, which is none of a model's")
+    return Snapshot(folder, info, contents)
+
+
+def listing(root: Path) -> list[SnapshotInfo]:
+    """Every snapshot, newest first, with what deleting it would free."""
+    found = []
+    for number in numbers(root):
+        folder = root / folder_name(number)
+        try:
+            info = read(folder).info
+        except Missing:
+            continue  # it left while this was reading
+        except WeightsError:
+            info = SnapshotInfo(id=str(number), kind=DAMAGED)
+        found.append(replace(info, bytes_freed=_own_bytes(folder)))
+    return found
+
+
+def _own_bytes(folder: Path) -> int:
+    """Bytes of the files that no other name keeps."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                status = (Path(place) / name).lstat()
+                total += status.st_size if status.st_nlink == 1 else 0
+    return total
+
+
+def same(path: Path, snapshot: Snapshot, name: str) -> bool:
+    """Whether the file `path` is what a snapshot took as `name`, and the snapshot still has it."""
+    mine, kept = files.identity(path), files.identity(snapshot.folder / name)
+    if mine is None or kept is None or files.fingerprint(path) != snapshot.files[name]:
+        return False
+    return mine[:2] == kept[:2] or files.fingerprint(snapshot.folder / name) == snapshot.files[name]
+
+
+def matching(root: Path, model: Path, names: Iterable[str]) -> Snapshot | None:
+    """The newest snapshot whose files are all the same as the model's; `names` are those of the model."""
+    wanted = sorted(names)
+    for number in numbers(root):
+        try:
+            snapshot = read(root / folder_name(number))
+            matches = sorted(snapshot.files) == wanted and all(same(model / n, snapshot, n) for n in wanted)
+        except WeightsError:
+            continue  # a damaged snapshot is no copy of anything
+        if matches:
+            return snapshot
+    return None
+
+
+def check(snapshot: Snapshot, known: Path) -> None:
+    """Reads a snapshot's files against their checksums, but for those that `known`, the model, shares."""
+    for name, recorded in snapshot.files.items():
+        path = snapshot.folder / name
+        if files.fingerprint(path) != recorded:
+            raise FileFault(path, "is not what the snapshot took: another program changed it")
+        here, there = files.identity(path), files.identity(known / name)
+        shared = here is not None and there is not None and here[:2] == there[:2]
+        if path.suffix == ".npz" and not shared:
+            check_npz(path)
+
+
+# ------------------------------------------------------------------------------ pinning and removal
+
+
+def pin(folder: Path) -> int | None:
+    """A descriptor that keeps a snapshot from being removed until it is closed; None when it is leaving."""
+    path = folder / META
+    try:
+        fd = files.open_regular(path)
+    except WeightsError:
+        return None
+    status = os.fstat(fd)
+    mine = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if _flock(fd, fcntl.LOCK_SH) and files.identity(path) == mine:
+        return fd
+    os.close(fd)
+    return None
+
+
+def _flock(fd: int, mode: int) -> bool:
+    """False when another holds a lock that excludes this one. A file system without locks excludes nobody."""
+    try:
+        fcntl.flock(fd, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def remove(folder: Path, trash: Path) -> bool:
+    """Removes a snapshot, in one step to others. False when a reader has it pinned."""
+    fd = -1
+    with suppress(OSError):  # a damaged snapshot may have no meta.json; nobody reads that
+        fd = os.open(folder / META, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if fd >= 0 and not _flock(fd, fcntl.LOCK_EX):
+            return False
+        files.remove_tree(trash)
+        files.rename(folder, trash)
+        files.fsync_folder(folder.parent)
+        files.remove_tree(trash)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return True
+
+
+def expendable(infos: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
+    """Those that retention lets go of. Kept are: every named one, the last few automatic ones and the one
+    with the best held-out among them, and the last few taken before a revert."""
+    newest_first = sorted(infos, key=lambda info: int(info.id), reverse=True)
+    automatic = [i for i in newest_first if not i.name and i.kind in ("auto", "named", "best", "final")]
+    reverts = [i for i in newest_first if not i.name and i.kind == "before-revert"]
+    measured = [info for info in automatic if info.held_out is not None]
+    best = min(measured, key=lambda info: (info.held_out, -int(info.id)), default=None)
+    going = [*automatic[KEPT_AUTOMATIC:], *reverts[KEPT_BEFORE_REVERT:]]
+    return [info for info in going if info is not best]

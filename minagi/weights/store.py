@@ -1,0 +1,388 @@
+"""A weights directory, open: what the pool, the trainer and the commands use of this package."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from minagi.errors import UsageError, WeightsError
+from minagi.weights import commit, files, layout, snapshots, tensors
+from minagi.weights.faults import Missing, spoken
+from minagi.weights.layout import Model, Places
+from minagi.weights.lock import Lock
+from minagi.weights.npz import Npz
+from minagi.weights.snapshots import Snapshot, SnapshotInfo
+from minagi.weights.spill import SpillArea, Spilled
+from minagi.weights.tensors import Arrays, ExpertRecord, Optim
+from minagi.weights.view import View, load, look, remedied
+from minagi.weights.writing import CheckpointState, Previous, build
+
+T = TypeVar("T")
+
+
+class Store:
+    """An open weights directory. `open` makes one; use as a context, or call `close`.
+
+    Reading and spilling are safe from any thread while another is in `checkpoint`.
+    """
+
+    def __init__(self, places: Places, spill: Path | None, clock: Callable[[], float]) -> None:
+        self.path = places.root
+        self._places = places
+        self._clock = clock
+        self._lock: Lock | None = None
+        self._view: View | None = None
+        self._fault: WeightsError | None = None  # why the model cannot be read (opened for repair)
+        self._spill = None if spill is None else SpillArea(spill)
+        self._checked: set[tuple[object, str]] = set()  # (file's identity, part of it) that were verified
+        self._committing = threading.RLock()
+        self._unsettled = False  # a commit was cut short by an error after its commit point
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        write: bool,
+        role: str = "trainer",
+        scratch: Path | None = None,
+        repair: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> Store:
+        """Opens the weights directory `path`.
+
+        With `write` the directory is made if there is none, its lock is taken, and a commit that was
+        interrupted is completed or undone. Without, nothing there is ever written, and the whole checkpoint
+        that was found stays readable beside a live writer; `scratch`, a folder elsewhere, then takes spilled
+        experts (a dry run). `repair` opens a damaged directory too, so that it can be reverted.
+
+        LockedError names a live owner; WeightsError says what is wrong with a file, and what to do.
+        """
+        places = Places(Path(path).absolute())
+        store = cls(places, places.spill if write else scratch, clock)
+        if write:
+            store._open_for_writing(role, repair)
+        else:
+            with remedied(places):
+                store._view = look(places.root)
+        return store
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forgets spilled experts, and lets the lock or the snapshot that was read go."""
+        with self._committing:
+            if self._spill is not None:
+                self._spill.clear()
+                self._spill = None
+            if self._view is not None:
+                self._view.close()
+                self._view = None
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def _open_for_writing(self, role: str, repair: bool) -> None:
+        places = self._places
+        if not repair:
+            with remedied(places):
+                look(places.root).close()  # whatever is wrong shows before anything is written
+        with spoken("open the model for writing", self.path):
+            _make_folders(self.path)
+            files.make_folder(places.private)
+            self._lock = Lock(places.lock, role, self._clock)
+            try:
+                files.make_folder(places.snapshots)
+                files.remove_tree(places.spill)
+                with self._damage_noted(repair), remedied(places):
+                    commit.recover(places)
+                    self._load()
+            except BaseException:
+                self._lock.release()
+                raise
+
+    @contextmanager
+    def _damage_noted(self, repair: bool) -> Iterator[None]:
+        try:
+            yield
+        except WeightsError as fault:
+            if not repair:
+                raise
+            self._fault = fault
+
+    def _load(self) -> None:
+        """Takes the files in place as the model."""
+        self._fault = None
+        manifest, model, _ = load(self.path)
+        self._view = View(self._places, self.path, manifest, model)
+
+    def _here(self) -> View:
+        if self._fault is not None:
+            raise self._fault
+        if self._view is None:
+            raise UsageError(f"{self.path} was closed already.")
+        if self._unsettled:
+            with self._committing, spoken("complete the last save", self.path):
+                self._settle()
+        return self._view
+
+    # -------------------------------------------------------------------------------------- reading
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a model; False in a new directory, or one with a manifest alone."""
+        return self._here().model is not None
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as it was read or last written; not to be changed."""
+        return self._here().manifest
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The manifest's `cfg`, checked; `pool_experts` is the number of experts there are. Before a model is
+        made: those of its values that the manifest gives, if any."""
+        view = self._here()
+        if view.model is not None:
+            return view.model.shape
+        return layout.check_shape(self.path / layout.MANIFEST, view.manifest, complete=False)
+
+    @property
+    def uids(self) -> list[int]:
+        """The experts in pool order, as of the checkpoint."""
+        return list(self._model().experts)
+
+    def read_core(self) -> Arrays:
+        """Every trunk tensor, fp32."""
+        return self._tensors(layout.CORE, tensors.read_core)
+
+    def read_routers(self) -> Arrays:
+        """`pool.gate` [E], router rows [E, D] and depth embeddings [D], fp32."""
+        return self._tensors(layout.ROUTERS, tensors.read_routers)
+
+    def read_optim(self) -> Optim:
+        """Parameter -> (m, v, t) for all but experts; {} where the directory has no optim.npz.
+
+        m and v are None where they start at zero, as they do when their shape no longer fits. The
+        experts' shared step counts are there too, as `pool.w1` … without moments.
+        """
+        if not (self._here().folder / layout.OPTIM).exists():
+            return {}
+        return self._tensors(layout.OPTIM, tensors.read_optim)
+
+    def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
+        """An expert from the spill if it is there, else from the checkpoint. Moments are None when they
+        are zero or not asked for."""
+        if self._spill is not None and (record := self._spill.read(uid, moments=moments)) is not None:
+            return record
+        try:
+            return self._checkpointed(uid, moments)
+        except Missing:
+            if self._lock is None:
+                raise
+            with self._committing:  # the file may just have been renamed by a commit of another thread
+                return self._checkpointed(uid, moments)
+
+    def _checkpointed(self, uid: int, moments: bool) -> ExpertRecord:
+        model = self._model()
+        name = model.experts.get(uid)
+        if name is None:
+            raise WeightsError(f"{self.path} has no expert {uid}. This is a defect; report it.")
+        if name.endswith(".npy"):
+            with remedied(self._places):
+                return self._here().read(name, lambda path: tensors.read_flat_expert(path, uid, model.shape))
+
+        def reader(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> ExpertRecord:
+            return tensors.read_expert(archive, uid, shape, moments=moments, check=check)
+
+        return self._tensors(name, reader, part="" if moments else "weights")
+
+    def _model(self) -> Model:
+        model = self._here().model
+        if model is None:
+            raise WeightsError(f"{self.path} holds no model yet. Let one be made first.")
+        return model
+
+    def _tensors(self, name: str, reader: Callable[..., T], part: str = "") -> T:
+        """`reader` of an archive of the checkpoint, which is verified when it is first read."""
+        shape = self._model().shape
+
+        def read(path: Path) -> T:
+            with Npz(path) as archive:
+                key = (archive.identity, part)
+                known = key in self._checked or (archive.identity, "") in self._checked
+                result = reader(archive, shape, check=not known)
+                self._checked.add(key)
+                return result
+
+        with remedied(self._places):
+            return self._here().read(name, read)
+
+    # -------------------------------------------------------------------------------------- spilling
+
+    def spill_expert(self, record: ExpertRecord) -> None:
+        """Keeps a trained or newborn expert outside RAM until the next checkpoint, in fp32 exactly."""
+        if self._spill is None:
+            raise UsageError(f"{self.path} is open for reading only: no expert can be put aside.")
+        with spoken("put an expert aside", self._spill.folder):
+            self._spill.write(record)
+
+    def has_spill(self, uid: int) -> bool:
+        """Whether the expert is newer in the spill than in the checkpoint."""
+        return self._spill is not None and uid in self._spill
+
+    def mark_spilled(self) -> dict[int, Spilled]:
+        """For `CheckpointState.spilled`: what is spilled now. Taken at the moment the state is copied.
+
+        From here on these experts read with moments rounded as the checkpoint writes them.
+        """
+        return {} if self._spill is None else self._spill.mark()
+
+    # ------------------------------------------------------------------------------------ committing
+
+    def checkpoint(self, state: CheckpointState, *, kind: str = "auto", name: str = "") -> SnapshotInfo:
+        """Makes `state` what the directory is, all of it or nothing; what it is kept as.
+
+        Experts that neither changed in memory nor lie in the spill keep their files. Afterwards the spill
+        holds only what was put there since the state was taken. A caller clears its own marks of what
+        changed after this returns, not before. `kind` is one of `snapshots.KINDS`; a `name` keeps the
+        snapshot until it is deleted. WeightsError when it could not be written: the last checkpoint stands.
+        """
+        if kind not in snapshots.KINDS:
+            raise UsageError(f"A snapshot's kind is one of {', '.join(snapshots.KINDS)}, not {kind!r}.")
+        with self._changing("save the model") as spill:
+            self._settle()
+            spilled = spill.mark() if state.spilled is None else state.spilled
+            base = self._kept_present("auto", "")
+            number = commit.next_number(self._places)
+
+            def describe(model: Model) -> SnapshotInfo:
+                return snapshots.describe(model, number, kind, name, self._clock())
+
+            previous = Previous(self._here().manifest, self._here().model, base)
+            snapshot, model, written = build(self._places, state, spilled, previous, describe)
+            old = set(base.files) if base is not None else set()
+            self._commit(snapshot, old - set(snapshot.files))
+            self._view = View(self._places, self.path, model.manifest, model)
+            self._fault = None
+            spill.drop(spilled)
+            with suppress(OSError, WeightsError):  # the checkpoint stands; this can be done at the next one
+                self._expire()
+            return replace(snapshot.info, bytes_written=written)
+
+    def snapshots(self) -> list[SnapshotInfo]:
+        """Every kept checkpoint, newest first."""
+        return snapshots.listing(self._places.snapshots)
+
+    def keep(self, *, kind: str = "before-revert", name: str = "") -> SnapshotInfo:
+        """Makes a snapshot of the directory as it is on disk, which costs links and no bytes."""
+        with self._changing("keep a snapshot"):
+            self._settle()
+            return commit.keep_present(self._places, self._model(), kind, name, self._clock()).info
+
+    def revert(self, snapshot_id: str) -> None:
+        """Makes the directory what it was at a snapshot, given by id or by name; "" forgets only what was
+        spilled since the last checkpoint. WeightsError when there is no such snapshot or it is damaged:
+        nothing has changed then.
+
+        The present is not lost: unless a snapshot of it is kept already, one is made.
+        """
+        with self._changing("revert the model") as spill:
+            self._settle()
+            if snapshot_id:
+                target = self._find(snapshot_id)
+                snapshots.check(target, self.path)
+                load(target.folder)
+                with suppress(WeightsError):  # a damaged present cannot be kept
+                    self._kept_present("auto", "")
+                self._commit(target, self._files() - set(target.files))
+                self._load()
+            spill.clear()
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        """Removes a snapshot, given by id or by name. The model as it is never changes by this."""
+        with self._changing("delete a snapshot"):
+            self._settle()
+            folder = self._find(snapshot_id, damaged=True).folder
+            if not snapshots.remove(folder, self._places.trash):
+                raise WeightsError(f"Snapshot {snapshot_id} is being read by another program. Try later.")
+
+    def disk_bytes(self) -> int:
+        """Bytes of everything under the directory, snapshots and spill included; looks at every file."""
+        return files.disk_bytes(self.path)
+
+    @contextmanager
+    def _changing(self, action: str) -> Iterator[SpillArea]:
+        if self._lock is None or self._spill is None:
+            raise UsageError(f"{self.path} is open for reading only: cannot {action}.")
+        with self._committing, remedied(self._places), spoken(action, self.path):
+            yield self._spill
+
+    def _settle(self) -> None:
+        """Clears up after an attempt that an error cut short."""
+        if self._unsettled:
+            commit.recover(self._places)
+            self._load()
+            self._unsettled = False
+
+    def _commit(self, snapshot: Snapshot, remove: set[str]) -> None:
+        try:
+            commit.commit(self._places, snapshot, remove)
+        except BaseException:
+            self._unsettled = True
+            raise
+
+    def _kept_present(self, kind: str, name: str) -> Snapshot | None:
+        """The snapshot that the files in place are, made if there is none; None without a model."""
+        if self._view is None or self._view.model is None or self._fault is not None:
+            return None
+        model = self._view.model
+        names = commit.present_files(self._places, model)
+        present = snapshots.matching(self._places.snapshots, self.path, names)
+        return present or commit.keep_present(self._places, model, kind, name, self._clock())
+
+    def _files(self) -> set[str]:
+        """The files that are the model's: by its manifest, or, if that cannot be read, by the snapshots."""
+        if self._fault is None and self._view is not None:
+            return set(self._view.model.files) if self._view.model is not None else set()
+        known: set[str] = set()
+        for number in snapshots.numbers(self._places.snapshots):
+            with suppress(WeightsError):
+                known |= snapshots.read(self._places.snapshots / snapshots.folder_name(number)).files.keys()
+        return known
+
+    def _find(self, wanted: str, *, damaged: bool = False) -> Snapshot:
+        root = self._places.snapshots
+        known = snapshots.listing(root)
+        found = [i for i in known if i.id == wanted] or [i for i in known if i.name and i.name == wanted]
+        if not found:
+            there = ", ".join(info.id for info in known[:8]) or "none"
+            raise WeightsError(f"{self.path} has no snapshot {wanted!r}. There are: {there}.")
+        folder = root / snapshots.folder_name(int(found[0].id))
+        if damaged and found[0].kind == snapshots.DAMAGED:
+            return Snapshot(folder, found[0], {})
+        return snapshots.read(folder)
+
+    def _expire(self) -> None:
+        for info in snapshots.expendable(snapshots.listing(self._places.snapshots)):
+            snapshots.remove(self._places.snapshots / snapshots.folder_name(int(info.id)), self._places.trash)
+
+
+def _make_folders(path: Path) -> None:
+    """Makes the directory and those above it, as far as they are missing."""
+    if not path.is_dir():
+        _make_folders(path.parent)
+        files.make_folder(path)

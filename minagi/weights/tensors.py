@@ -1,0 +1,272 @@
+"""The tensors of a model's files, read and written: names and shapes checked, moments in bf16.
+
+Reading gives float32 arrays of their own memory. `check` verifies checksums and that every number is
+finite; a caller leaves it out only for a file it has checked before.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minagi.errors import WeightsError
+from minagi.weights import files, layout
+from minagi.weights.faults import FileFault
+from minagi.weights.moments import from_bf16, to_bf16
+from minagi.weights.npz import Member, Npz, parse_header, write_npz
+
+Arrays = dict[str, np.ndarray]
+# parameter -> (m, v, t): Adam's moments, fp32 or None where they start at zero, and its step count
+Optim = dict[str, tuple[np.ndarray | None, np.ndarray | None, float]]
+
+
+@dataclass
+class ExpertRecord:
+    """One expert off the card."""
+
+    uid: int
+    weights: Arrays  # w1, w3 [W, D], w2 [D, W]; deeper levels b0_w1, …; fp32
+    moments: Arrays | None = None  # w1_m, w1_v, … of the weights' shapes, fp32; None = zeros
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def survey(path: Path, name: str, shape: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """Whether model file `name` can hold what the manifest says, judged by its headers; its identity."""
+    if name == layout.MANIFEST or path.suffix == ".npy":
+        fd = files.open_regular(path)
+        try:
+            status = os.fstat(fd)
+            if path.suffix == ".npy":
+                _flat_header(path, fd, layout.numbers(layout.expert_shapes(shape)))
+            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+        finally:
+            os.close(fd)
+    if name == layout.OPTIM:
+        shapes: layout.Shapes = {}  # what does not fit there starts anew
+    elif name == layout.CORE:
+        shapes = layout.core_shapes(shape)
+        shapes.pop("head.weight")
+    elif name == layout.ROUTERS:
+        shapes = layout.router_shapes(shape, shape["pool_experts"])
+    else:
+        shapes = layout.expert_shapes(shape)
+    with Npz(path) as archive:
+        for tensor, size in shapes.items():
+            _fitting_member(archive, tensor, size)
+        return archive.identity
+
+
+def read_core(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays:
+    """Every tensor of core.npz; `head.weight` is the same array as `tok_emb.weight`, as they are tied."""
+    shapes = layout.core_shapes(shape)
+    shapes.pop("head.weight")
+    core = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
+    core["head.weight"] = core["tok_emb.weight"]
+    return core
+
+
+def read_routers(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays:
+    """Every tensor of routers.npz: gate [E], router rows [E, D] and depth embeddings [D]."""
+    shapes = layout.router_shapes(shape, shape["pool_experts"])
+    return {name: _weight(archive, name, size, check) for name, size in shapes.items()}
+
+
+def read_optim(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Optim:
+    """Adam's state of all that is no expert, and the step counts of the experts' slots (`pool.w1`, …).
+
+    A tensor whose shape no longer fits starts anew, (None, None, 0). The slots' own moments are not read.
+    """
+    shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
+    optim: Optim = {}
+    for key in archive.names:
+        name, _, kind = key.rpartition("|")
+        if kind != "t" or (name not in shapes and not name.startswith("pool.")):
+            continue
+        t = _count(archive, key, check)
+        m = v = None
+        if name in shapes:
+            m, v = (_fitting_moment(archive, f"{name}|{kind}", shapes[name], check) for kind in "mv")
+            if m is None or v is None:
+                m, v, t = None, None, 0.0
+        optim[name] = (m, v, t)
+    return optim
+
+
+def read_expert(
+    archive: Npz, uid: int, shape: Mapping[str, Any], *, moments: bool, check: bool
+) -> ExpertRecord:
+    """An expert's weights, and its moments if asked for and there."""
+    shapes = layout.expert_shapes(shape)
+    weights = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
+    if not moments or not any(name.endswith(("_m", "_v")) for name in archive.names):
+        return ExpertRecord(uid, weights)
+    state = {}
+    for name, size in shapes.items():
+        for kind in "mv":
+            moment = _fitting_moment(archive, f"{name}_{kind}", size, check)
+            if moment is None:
+                raise FileFault(archive.path, f"lacks the moment {name}_{kind} as {_dims(size)}")
+            state[f"{name}_{kind}"] = moment
+    return ExpertRecord(uid, weights, state)
+
+
+def read_flat_expert(path: Path, uid: int, shape: Mapping[str, Any]) -> ExpertRecord:
+    """An expert of an older directory: one flat `.npy` array, w1, w3 and w2 one after the other."""
+    shapes = layout.expert_shapes(shape)
+    fd = files.open_regular(path)
+    try:
+        count = layout.numbers(shapes)
+        dtype, start = _flat_header(path, fd, count)
+        flat = np.empty(count, dtype)
+        if not files.read_into(fd, flat, start):
+            raise FileFault(path, "is cut short")
+    except OSError as error:
+        raise FileFault(path, f"cannot be read: {(error.strerror or '').lower()}") from None
+    finally:
+        os.close(fd)
+    weights = {}
+    at = 0
+    for name, size in shapes.items():
+        end = at + prod(size)
+        weights[name] = _finite(path, name, np.array(flat[at:end].reshape(size), np.float32))
+        at = end
+    return ExpertRecord(uid, weights)
+
+
+def _flat_header(path: Path, fd: int, count: int) -> tuple[np.dtype, int]:
+    """Kind of the `count` numbers of a flat file, and where they begin in it."""
+    dtype, dims, start = parse_header(path, "the array", os.pread(fd, 4096, 0))
+    if dtype.kind != "f" or dims != (count,):
+        raise FileFault(
+            path, f"should be a flat array of {count:,} real numbers, and is {dtype} {_dims(dims)}"
+        )
+    if start + count * dtype.itemsize != os.fstat(fd).st_size:
+        raise FileFault(path, "is cut short or damaged: its size is not what its shape needs")
+    return dtype, start
+
+
+def _fitting_member(archive: Npz, name: str, size: tuple[int, ...]) -> Member:
+    member = archive.member(name)
+    if member is None:
+        raise FileFault(archive.path, f"lacks the tensor {name!r}")
+    if member.shape != size:
+        fault = f"holds {name!r} as {_dims(member.shape)}; the manifest calls for {_dims(size)}"
+        raise FileFault(archive.path, fault)
+    return member
+
+
+def _weight(archive: Npz, name: str, size: tuple[int, ...], check: bool) -> np.ndarray:
+    member = _fitting_member(archive, name, size)
+    if member.dtype.kind != "f":
+        raise FileFault(archive.path, f"holds {name!r} as {member.dtype}; real numbers were expected")
+    array = archive.read(member, check=check).astype(np.float32, copy=False)
+    return _finite(archive.path, name, array) if check else array
+
+
+def _fitting_moment(archive: Npz, name: str, size: tuple[int, ...], check: bool) -> np.ndarray | None:
+    """A moment in fp32, from bf16 bits or real numbers; None when there is none of this shape."""
+    member = archive.member(name)
+    if member is None or member.shape != size:
+        return None
+    if member.dtype.kind != "f" and member.dtype not in (np.dtype(np.int16), np.dtype(np.uint16)):
+        raise FileFault(archive.path, f"holds {name!r} as {member.dtype}, not as bf16 bits or real numbers")
+    array = archive.read(member, check=check)
+    array = array.astype(np.float32, copy=False) if member.dtype.kind == "f" else from_bf16(array)
+    if check:
+        _finite(archive.path, name, array)
+        if name.endswith("v") and array.size and array.min() < 0:
+            raise FileFault(archive.path, f"is damaged: {name!r}, a mean of squares, holds negative numbers")
+    return array
+
+
+def _count(archive: Npz, key: str, check: bool) -> float:
+    member = archive.member(key)
+    if member is None or member.shape not in ((), (1,)):
+        raise FileFault(archive.path, f"holds {key!r} as an array; one number was expected")
+    count = float(archive.read(member, check=check).reshape(()))
+    if not 0 <= count < 1e15:
+        raise FileFault(archive.path, f"is damaged: {key!r} is {count:g}, and a step count was expected")
+    return count
+
+
+def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    if not np.isfinite(array).all():
+        raise FileFault(path, f"holds numbers in {name!r} that are not finite (NaN or infinity)")
+    return array
+
+
+def _dims(size: tuple[int, ...]) -> str:
+    return " × ".join(f"{n:,}" for n in size) if size else "one number"
+
+
+# ------------------------------------------------------------------------------------------ writing
+
+
+def check_tensors(what: str, arrays: Mapping[str, np.ndarray], shapes: layout.Shapes) -> None:
+    """WeightsError unless `arrays` are exactly the tensors `shapes` tells of, all of them finite."""
+    if absent := sorted(shapes.keys() - arrays.keys()):
+        raise WeightsError(
+            f"{what} lacks {', '.join(absent[:3])}, so nothing was saved. This is a defect; report it."
+        )
+    for name, size in shapes.items():
+        array = arrays[name]
+        if array.shape != size:
+            raise WeightsError(
+                f"{what} has {name} as {_dims(array.shape)} where {_dims(size)} was due, so nothing was "
+                "saved. This is a defect; report it."
+            )
+        if not np.isfinite(array).all():
+            raise WeightsError(
+                f"{what} holds numbers in {name} that are not finite, so nothing was saved. "
+                "Revert to the last checkpoint."
+            )
+
+
+def write_core(path: Path, core: Mapping[str, np.ndarray], shape: Mapping[str, Any]) -> int:
+    """Makes core.npz; its size."""
+    shapes = layout.core_shapes(shape)
+    tensors = {**core, "head.weight": core["tok_emb.weight"]}
+    check_tensors("The trunk", tensors, shapes)
+    return write_npz(path, {name: np.asarray(tensors[name], np.float32) for name in shapes})
+
+
+def write_routers(path: Path, routers: Mapping[str, np.ndarray], shape: Mapping[str, Any]) -> int:
+    """Makes routers.npz; its size."""
+    shapes = layout.router_shapes(shape, shape["pool_experts"])
+    check_tensors("The router", routers, shapes)
+    return write_npz(path, {name: np.asarray(routers[name], np.float32) for name in shapes})
+
+
+def write_optim(path: Path, optim: Optim, shape: Mapping[str, Any]) -> int:
+    """Makes optim.npz: `|t` of every entry, `|m` and `|v` of those that have moments; its size."""
+    shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
+    arrays: Arrays = {}
+    for name, (m, v, t) in optim.items():
+        arrays[f"{name}|t"] = np.array(float(t))
+        if m is not None and v is not None:
+            size = shapes.get(name, m.shape)
+            check_tensors(f"Adam's state of {name}", {"m": m, "v": v}, {"m": size, "v": size})
+            arrays[f"{name}|m"], arrays[f"{name}|v"] = to_bf16(m), to_bf16(v)
+    return write_npz(path, arrays)
+
+
+def write_expert(path: Path, record: ExpertRecord, shape: Mapping[str, Any]) -> int:
+    """Makes an expert's file, weights first; its size. Moments that are None are written as zeros."""
+    shapes = layout.expert_shapes(shape)
+    check_tensors(f"Expert {record.uid}", record.weights, shapes)
+    arrays = {name: np.asarray(record.weights[name], np.float32) for name in shapes}
+    sizes = {f"{name}_{kind}": size for name, size in shapes.items() for kind in "mv"}
+    if record.moments is None:
+        arrays.update({name: np.zeros(size, np.int16) for name, size in sizes.items()})
+    else:
+        check_tensors(f"Expert {record.uid}", record.moments, sizes)
+        arrays.update({name: to_bf16(record.moments[name]) for name in sizes})
+    return write_npz(path, arrays)
