@@ -99,6 +99,18 @@ def collect(
     return corpus
 
 
+def collect_to_measure(paths: Sequence[Path]) -> Corpus:
+    """Every text under `paths` as held-out text, however short. Raises UsageError when there is none."""
+    skipped = Skipped()
+    for path in paths:
+        _check_exists(path)
+    found = _gather(paths, skipped, (), False, MAX_FILE_BYTES, fewest=2)
+    if not found:
+        raise UsageError(_nothing(paths, 0, skipped))
+    subjects = tuple(Subject(name, root, (), tuple(files)) for name, (root, files) in found.items())
+    return Corpus(subjects, skipped.counts, skipped.examples)
+
+
 def check_paths(paths: Sequence[Path]) -> None:
     """Raise UsageError, one sentence, when there is nothing to read. Stops at the first text found."""
     if not paths:
@@ -217,14 +229,14 @@ def _look_at(entry: os.DirEntry[str], folder: Path, skipped: Skipped, follow: bo
 # --------------------------------------------------------------------------------------------- files
 
 
-def judge(file: Found, max_file_bytes: int = MAX_FILE_BYTES) -> str:
+def judge(file: Found, max_file_bytes: int = MAX_FILE_BYTES, fewest: int = FEWEST_FILE_BYTES) -> str:
     """Why a file is passed over, in words; "" for text. Opens it for its first 4,096 bytes at most."""
     if file.size == 0:
         return "empty"
     if file.path.suffix.lower() in BINARY_ENDINGS:
         return "binary"
-    if file.size < FEWEST_FILE_BYTES:
-        return f"shorter than {FEWEST_FILE_BYTES} characters"
+    if file.size < fewest:
+        return f"shorter than {fewest} characters"
     if file.size > max_file_bytes:
         return f"larger than {max_file_bytes / 2**30:g} GiB"
     try:
@@ -257,12 +269,17 @@ def judge_sample(sample: bytes) -> str:
 
 
 def _gather(
-    paths: Sequence[Path], skipped: Skipped, exclude: Sequence[Path], follow: bool, max_file_bytes: int
+    paths: Sequence[Path],
+    skipped: Skipped,
+    exclude: Sequence[Path],
+    follow: bool,
+    max_file_bytes: int,
+    fewest: int = FEWEST_FILE_BYTES,
 ) -> dict[str, tuple[Path, list[TextSpan]]]:
     """Text by subject, in the order met: unique name -> (root, whole files)."""
     by_root: dict[Path, list[TextSpan]] = {}
     for file in walk(paths, skipped, exclude, follow):
-        reason = judge(file, max_file_bytes)
+        reason = judge(file, max_file_bytes, fewest)
         if reason:
             skipped.add(reason, file.path)
         else:

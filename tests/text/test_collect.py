@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minagi.errors import UsageError
 from minagi.text import collect as collecting
-from minagi.text.collect import check_paths, collect, judge_sample
+from minagi.text.collect import check_paths, collect, collect_to_measure, judge_sample
 from minagi.text.corpus import Corpus, TextGoneError, TextSpan, read_span, shown_path
 from minagi.worker.protocol import CorpusFound, SubjectInfo
 
@@ -270,6 +270,20 @@ def test_the_least_text_is_usable(folder):
     check_paths([root])
     corpus = collect([root])
     assert corpus.chars + corpus.held_out_chars == 256 and corpus.held_out_chars > 0
+
+
+def test_text_to_be_measured_may_be_short_and_is_all_held_out(tmp_path, folder):
+    root = folder({"a.txt": "ab", "b/c.txt": 5_000, "b/d.txt": "x", "e.png": "xyz"})
+    corpus = collect_to_measure([root])
+    assert [(s.name, s.chars, s.held_out_chars) for s in corpus.subjects] == [
+        ("notes", 0, 2),
+        ("b", 0, 5_000),
+    ]
+    assert corpus.skipped == {"binary": 1, "shorter than 2 characters": 1}
+    with pytest.raises(UsageError, match="does not exist"):
+        collect_to_measure([tmp_path / "nothing"])
+    with pytest.raises(UsageError, match="no text to read"):
+        collect_to_measure([root / "e.png"])
 
 
 def test_one_missing_path_among_good_ones_is_told(tmp_path, folder):
