@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from minagi.errors import MinagiError
-from minagi.protocol import CorpusFound, SubjectInfo
 
 Choice = dict[str, list[int]]  # "subject/relative path" -> [start, stop] of what is held out of it
 
@@ -76,19 +76,24 @@ class Corpus:
     def files(self) -> int:
         return sum(subject.files for subject in self.subjects)
 
-    def to_event(self) -> CorpusFound:
-        """The corpus as the event that tells of it."""
+    def summary(self) -> dict[str, Any]:
+        """The fields of the protocol's event `CorpusFound`."""
         subjects = [
-            SubjectInfo(subject.name, subject.files, subject.chars, subject.held_out_chars)
+            {
+                "name": subject.name,
+                "files": subject.files,
+                "chars": subject.chars,
+                "held_out_chars": subject.held_out_chars,
+            }
             for subject in self.subjects
         ]
-        return CorpusFound(
-            files=self.files,
-            chars=self.chars,
-            held_out_chars=self.held_out_chars,
-            subjects=[asdict(subject) for subject in subjects],
-            skipped=dict(self.skipped),
-        )
+        return {
+            "files": self.files,
+            "chars": self.chars,
+            "held_out_chars": self.held_out_chars,
+            "subjects": subjects,
+            "skipped": dict(self.skipped),
+        }
 
 
 def open_plain(path: Path) -> int:

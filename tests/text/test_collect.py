@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minagi.errors import UsageError
-from minagi.protocol import SubjectInfo, decode_event, encode
+from minagi.protocol import CorpusFound, SubjectInfo, decode_event, encode
 from minagi.text import collect as collecting
 from minagi.text.collect import check_paths, collect, collect_to_measure, judge_sample
 from minagi.text.corpus import Corpus, TextGoneError, TextSpan, read_span, shown_path
@@ -81,12 +81,13 @@ def test_paths_with_spaces_emoji_and_strange_names(tmp_path, folder):
     for subject in corpus.subjects:
         for span in subject.train:
             assert len(read_span(span)) == span.chars
-    assert decode_event(encode(corpus.to_event())) == corpus.to_event()
+    event = CorpusFound(**corpus.summary())
+    assert decode_event(encode(event)) == event
 
 
-def test_the_event_tells_of_the_corpus(folder):
+def test_the_summary_has_the_fields_of_the_event(folder):
     corpus = collect([folder({"a/x.txt": 2_000, "b.txt": 300, "empty.txt": ""})])
-    event = corpus.to_event()
+    event = CorpusFound(**corpus.summary())
     assert (event.files, event.chars, event.held_out_chars) == (2, corpus.chars, corpus.held_out_chars)
     assert event.skipped == {"empty": 1}
     assert [SubjectInfo(**subject).name for subject in event.subjects] == ["notes", "a"]
