@@ -15,6 +15,7 @@ from textual.content import Content
 
 from tui import words
 from tui.series import Bucket
+from tui.styles import MUTED
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # [column][row] of a braille cell
@@ -50,7 +51,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     unit: float = 1.0
-    axis: str = "$text-muted"
+    axis: str = MUTED
 
 
 @dataclass
@@ -205,8 +206,8 @@ _DRAW = {"cloud": _cloud, "line": _line, "readings": _readings}
 def _y_labels(low: float, high: float, spec: Chart, to_y: Callable, height: int) -> dict[int, str]:
     """Row -> label, at round values of the unit shown."""
     low, high = low * spec.unit, high * spec.unit
-    step = _nice((high - low) / max(1, height / 3))
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    step = _nice((high - low) / max(3.0, height / 4))
+    digits = next((n for n in range(6) if abs(round(step, n) - step) < step * 1e-6), 6)
     labels: dict[int, str] = {}
     value = math.ceil(low / step) * step
     while value <= high and len(labels) < 40:
@@ -218,9 +219,9 @@ def _y_labels(low: float, high: float, spec: Chart, to_y: Callable, height: int)
 
 
 def _nice(step: float) -> float:
-    """The round step not below `step`: 1, 2 or 5 times a power of ten."""
+    """The round step not below `step`: 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(max(step, 1e-9)))
-    return next(power * m for m in (1, 2, 5, 10) if power * m >= step * 0.999)
+    return next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= step * 0.999)
 
 
 def _floor(under: dict[int, Point], width: int, axis: str) -> Content:

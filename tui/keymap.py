@@ -21,8 +21,10 @@ PANES = ("loss", "memory", "pool", "window", "depth", "subjects", "chat", "log")
 class Key:
     """One line of the table.
 
-    `where` is "app" (anywhere outside a text field), "text" (inside one too), or the name of the one
-    pane it acts in. `rank` orders the footer, 0 keeps it out; `told` stands in help and palette.
+    `action` is its name in the settings, `call` what the app runs (the action itself when empty).
+    `where` is "app" (anywhere outside a text field), "text" (inside one too), "scroll" (in panes whose
+    lines move), or the name of the one pane it acts in. `rank` orders the footer, 0 keeps it out; `told`
+    stands in help and palette.
     """
 
     action: str
@@ -32,6 +34,12 @@ class Key:
     told: str
     where: str = "app"
     rank: int = 0
+    call: str = ""
+
+    @property
+    def run(self) -> str:
+        """The action as Textual runs it."""
+        return f"app.{self.call or self.action}"
 
 
 TABLE: tuple[Key, ...] = (
@@ -46,8 +54,22 @@ TABLE: tuple[Key, ...] = (
     Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
     Key("learn", ("t",), "learn from chat", TALK, "Let finished exchanges be read as a subject, or stop it"),
     Key("raw", ("a",), "raw/adapted", TALK, "Write the next reply raw, or with adaptive suppression"),
-    Key("weaker", ("left_square_bracket",), "weaker", TALK, "Suppress repetition less (by 0.5)"),
-    Key("stronger", ("right_square_bracket",), "stronger", TALK, "Suppress repetition more (by 0.5)"),
+    Key(
+        "weaker",
+        ("left_square_bracket",),
+        "weaker",
+        TALK,
+        "Suppress repetition less (by 0.5)",
+        call="strengthen(-1)",
+    ),
+    Key(
+        "stronger",
+        ("right_square_bracket",),
+        "stronger",
+        TALK,
+        "Suppress repetition more (by 0.5)",
+        call="strengthen(1)",
+    ),
     Key("new_chat", ("n",), "new chat", TALK, "Forget the conversation and begin a new one"),
     Key("copy_reply", ("c",), "copy reply", TALK, "Copy the last reply to the clipboard"),
     Key("export", ("ctrl+e",), "export", TALK, "Write the chat and the losses to files here"),
@@ -61,16 +83,64 @@ TABLE: tuple[Key, ...] = (
     ),
     Key("units", ("u",), "nats/bits", LOOK, "Losses in nats or in bits a byte", rank=12),
     Key("span", ("z",), "recent", LOOK, "Loss chart: the whole life or the recent stretch", rank=13),
-    Key("log_pane", ("l",), "log", LOOK, "Show the log", rank=10),
+    Key("log_pane", ("l",), "log", LOOK, "Show the log", rank=10, call="go('log')"),
     Key("filter", ("v",), "filter", LOOK, "Log: everything, warnings only, or one topic", "log", rank=1),
-    Key("select_left", ("left",), "select", LOOK, "Pool: the expert to the left", "pool"),
-    Key("select_right", ("right",), "select", LOOK, "Pool: the expert to the right", "pool"),
-    Key("select_up", ("up",), "select", LOOK, "Pool: the expert above", "pool"),
-    Key("select_down", ("down",), "select", LOOK, "Pool: the expert below", "pool"),
+    Key(
+        "select_left", ("left",), "select", LOOK, "Pool: the expert to the left", "pool", call="select(-1, 0)"
+    ),
+    Key(
+        "select_right",
+        ("right",),
+        "select",
+        LOOK,
+        "Pool: the expert to the right",
+        "pool",
+        call="select(1, 0)",
+    ),
+    Key("select_up", ("up",), "select", LOOK, "Pool: the expert above", "pool", call="select(0, -1)"),
+    Key("select_down", ("down",), "select", LOOK, "Pool: the expert below", "pool", call="select(0, 1)"),
+    Key(
+        "scroll_up", ("up",), "scroll", LOOK, "Log, subjects, chat: a line up", "scroll", call="scroll_by(-1)"
+    ),
+    Key(
+        "scroll_down",
+        ("down",),
+        "scroll",
+        LOOK,
+        "Log, subjects, chat: a line down",
+        "scroll",
+        call="scroll_by(1)",
+    ),
+    Key(
+        "page_up",
+        ("pageup",),
+        "scroll",
+        LOOK,
+        "Log, subjects, chat: a page up",
+        "scroll",
+        call="scroll_by(-10)",
+    ),
+    Key(
+        "page_down",
+        ("pagedown",),
+        "scroll",
+        LOOK,
+        "Log, subjects, chat: a page down",
+        "scroll",
+        call="scroll_by(10)",
+    ),
     Key("next_pane", ("tab",), "next pane", MOVE, "The next pane", "text", rank=7),
-    Key("previous_pane", ("shift+tab",), "previous pane", MOVE, "The pane before", "text"),
+    Key(
+        "previous_pane",
+        ("shift+tab",),
+        "previous pane",
+        MOVE,
+        "The pane before",
+        "text",
+        call="next_pane(-1)",
+    ),
     *(
-        Key(f"pane_{name}", (str(place),), name, MOVE, f"The {name} pane")
+        Key(f"pane_{name}", (str(place),), name, MOVE, f"The {name} pane", call=f"go({name!r})")
         for place, name in enumerate(PANES, 1)
     ),
     Key(

@@ -6,7 +6,7 @@ and as many others as fit. Whatever does not fit is a key away.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from textual.geometry import Region
 
@@ -39,7 +39,7 @@ _TWO = (
 )
 _THREE = (
     _slots(("loss", 9, 99, 6), ("window+depth", 7, 9, 1), ("subjects", 5, 18, 2)),
-    _slots(("pool", 8, 24, 4), ("memory", 5, 8, 1), ("log", 5, 99, 3)),
+    _slots(("pool", 8, 18, 4), ("memory", 5, 8, 1), ("log", 5, 99, 3)),
     _slots(("chat", 8, 99, 1)),
 )
 _WIDTHS_TWO, _WIDTHS_THREE = (58, 42), (44, 28, 28)
@@ -51,7 +51,7 @@ def arrange(width: int, height: int, chosen: str, maximised: bool = False) -> di
     if maximised:
         return {chosen: Region(0, 0, width, height)}
     if width < WIDE:
-        columns, widths = [_NARROW], [width]
+        columns, widths = [_around(chosen, height)], [width]
     elif width < HUGE:
         columns, widths = list(_TWO), _split(width, _WIDTHS_TWO)
     else:
@@ -71,15 +71,25 @@ def arrange(width: int, height: int, chosen: str, maximised: bool = False) -> di
     return placed
 
 
+def _around(chosen: str, height: int) -> tuple[Slot, ...]:
+    """The one column of a narrow screen: few panes that can be read, the chosen one the largest."""
+    slots = [replace(slot, most=99, weight=8) if chosen in slot.panes else slot for slot in _NARROW]
+    kept = _fitting(tuple(slots), height, chosen)
+    few = max(1, height // 9)
+    first = sorted(kept, key=lambda slot: _rank(slot, chosen))[:few]
+    return tuple(slot for slot in kept if slot in first)
+
+
+def _rank(slot: Slot, chosen: str) -> tuple[bool, int]:
+    """The chosen pane's slot first, then by what matters."""
+    return chosen not in slot.panes, min(_FIRST.index(pane) for pane in slot.panes)
+
+
 def _fitting(slots: tuple[Slot, ...], height: int, chosen: str) -> list[Slot]:
-    """The slots there is room for, in their order: the chosen one first, then by what matters."""
-
-    def rank(slot: Slot) -> tuple[bool, int]:
-        return chosen not in slot.panes, min(_FIRST.index(pane) for pane in slot.panes)
-
+    """The slots there is room for, in their order; the chosen one is always among them."""
     kept: list[Slot] = []
     left = height
-    for slot in sorted(slots, key=rank):
+    for slot in sorted(slots, key=lambda slot: _rank(slot, chosen)):
         if slot.least <= left or not kept:
             kept.append(slot)
             left -= slot.least

@@ -1,0 +1,185 @@
+"""What every pane is: a framed rectangle that draws one part of the state, and only when it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.content import Content
+from textual.css.styles import RulesMap
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
+from textual.widget import Widget
+
+from tui.state import AppState
+
+Part = str | Content | tuple[str, str]
+
+
+@dataclass(frozen=True)
+class View:
+    """How the state is looked at; chosen with keys, known to no worker."""
+
+    bits: bool = True  # losses in bits, else in nats
+    axes: str = "plain"  # plain | log | log-log, of the loss chart
+    recent: bool = False  # the loss chart's last stretch only
+    raw: bool = False  # the next reply without adaptive suppression
+    strength: float = 2.5  # of the suppression
+    log_filter: str = "all"  # all | warnings | a topic
+
+
+@dataclass(frozen=True)
+class Frame:
+    """All that a pane may look at while drawing."""
+
+    state: AppState
+    view: View
+    now: float  # Unix time
+
+
+class Lines(Visual):
+    """Lines of styled text, as they are: nothing is wrapped and nothing is parsed."""
+
+    def __init__(self, lines: Sequence[Content]) -> None:
+        self.lines = lines
+
+    def render_strips(
+        self, width: int, height: int | None, style: Style, options: RenderOptions
+    ) -> list[Strip]:
+        strips = []
+        for line in self.lines[:height]:
+            parts = line.render(style, end="", parse_style=options.get_style)
+            segments = [Segment(text, (style + own).rich_style) for text, own in parts]
+            strips.append(Strip(segments).crop(0, width))
+        return strips
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return len(self.lines)
+
+
+class Drawn(Widget):
+    """A widget that draws itself from the newest frame, at most `hertz` times a second."""
+
+    hertz: ClassVar[str] = "figures"  # which of the refresh rates it follows: figures | charts | chat
+
+    def __init__(self, id: str, seconds: float = 0.0) -> None:
+        super().__init__(id=id)
+        self.frame: Frame | None = None
+        self.seconds = seconds
+        self._drawn_at = float("-inf")
+        self._drawn: tuple[object, ...] | None = None
+
+    def part(self, frame: Frame) -> tuple[object, ...]:
+        """What is drawn: while each of these is the same object, nothing is drawn again."""
+        return (frame.state, frame.view)
+
+    def show(self, frame: Frame) -> None:
+        """Take the newest frame and draw it if it is due and differs."""
+        part = self.part(frame)
+        before = self._drawn
+        if before is not None and all(a is b or a == b for a, b in zip(part, before, strict=True)):
+            self.frame = frame
+            return
+        if 0.0 <= frame.now - self._drawn_at < self.seconds and before is not None:
+            return
+        self.frame, self._drawn, self._drawn_at = frame, part, frame.now
+        self.changed()
+
+    def changed(self) -> None:
+        """The part of the state that is shown here is another one."""
+        self.refresh()
+
+    def draw(self, frame: Frame, size: Size) -> list[Content]:
+        """The lines to show in `size` cells."""
+        raise NotImplementedError
+
+    def render(self) -> Visual:
+        frame, size = self.frame, self.content_size
+        if frame is None or size.width < 1 or size.height < 1:
+            return Lines([])
+        return Lines(self.draw(frame, size))
+
+
+class Pane(Drawn, can_focus=True):
+    """One numbered pane. `scrolls` says whether the arrow keys move its lines."""
+
+    NAME: ClassVar[str] = ""
+    scrolls: ClassVar[bool] = False
+
+    def __init__(self, number: int, seconds: float = 0.0) -> None:
+        super().__init__(self.NAME, seconds)
+        self.border_title = Content(f"{number} {self.NAME}")
+        self._told = ""
+
+    def changed(self) -> None:
+        self._subtitle()
+        self.refresh()
+
+    def on_resize(self) -> None:
+        self._subtitle()
+
+    def subtitle(self, frame: Frame, size: Size) -> str:
+        """A few words in the frame's lower edge."""
+        return ""
+
+    def _subtitle(self) -> None:
+        """Setting a border's text draws it again, so only another text is set."""
+        told = self.subtitle(self.frame, self.content_size) if self.frame is not None else ""
+        if told != self._told:
+            self._told = told
+            self.border_subtitle = Content(told)
+
+    def scroll_lines(self, lines: int) -> None:
+        """Move what is shown by `lines` (negative: towards the beginning)."""
+
+    def on_mouse_scroll_down(self) -> None:
+        self.scroll_lines(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        self.scroll_lines(-3)
+
+
+# ------------------------------------------------------------------------------------- making lines
+
+
+def line(*parts: Part) -> Content:
+    """One line out of texts and (text, style) pairs; never parsed as markup."""
+    return Content.assemble(*parts)
+
+
+def wrapped(text: str, width: int, style: str = "", most: int = 99) -> list[Content]:
+    """`text` in at most `most` lines of `width`, cut with an ellipsis."""
+    if width < 1 or not text or most < 1:
+        return []
+    lines = Content.assemble((text, style)).wrap(width)
+    if len(lines) > most:
+        cut = lines[: most - 1]
+        rest = " ".join(one.plain for one in lines[most - 1 :])
+        return [*cut, Content.assemble((rest, style)).truncate(width, ellipsis=True)]
+    return list(lines)
+
+
+def fitted(items: Iterable[tuple[int, Content]], width: int, gap: str = "  ") -> Content:
+    """The items in one line of `width`, those of the highest rank left out until they fit."""
+    kept = list(items)
+    while kept:
+        total = sum(item.cell_length for _, item in kept) + len(gap) * (len(kept) - 1)
+        if total <= width or len(kept) == 1:
+            break
+        kept.remove(max(kept, key=lambda entry: entry[0]))
+    return Content(gap).join([item for _, item in kept]).truncate(max(1, width), ellipsis=True)
+
+
+def spread(left: Content, right: Content, width: int) -> Content:
+    """Two contents at both ends of a line; the right one goes when there is no room."""
+    gap = width - left.cell_length - right.cell_length
+    if gap < 2:
+        return left.truncate(max(1, width), ellipsis=True)
+    return Content.assemble(left, " " * gap, right)

@@ -1,0 +1,69 @@
+"""Depth and rate: how many rows a character takes, and what moves the learning rate."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.geometry import Size
+
+from tui import charts, words
+from tui.panes.base import Frame, Pane, line, wrapped
+from tui.styles import FAINT, MUTED
+
+
+class DepthPane(Pane):
+    """Rows, learning rate, gradient and signal, a bar each."""
+
+    NAME = "depth"
+
+    def __init__(self, number: int, seconds: float = 0.0) -> None:
+        super().__init__(number, seconds)
+        self.border_title = Content(f"{number} depth & rate")
+
+    def part(self, frame: Frame) -> tuple[object, ...]:
+        return (frame.state.metrics, frame.state.rate, frame.state.hello)
+
+    def draw(self, frame: Frame, size: Size) -> list[Content]:
+        state, width = frame.state, size.width
+        metrics, hello = state.metrics, state.hello
+        most = hello.max_rows if hello else 0
+        clip = hello.clip if hello else 0.0
+        rows, norm, signal = metrics.rows, metrics.grad_norm, metrics.signal
+        clipped = norm is not None and clip > 0 and norm > clip
+        lines = [
+            _bar("rows", rows and most and rows / most, _figure(rows, f" of {most}" if most else ""), width),
+            _rate(metrics.rate_factor, metrics.lr, width),
+            _bar(
+                "grad", norm and clip and norm / clip,
+                _figure(norm, f" of {clip:g}") + (" clipped" if clipped else ""), width,
+                "$warning" if clipped else "$primary",
+            ),
+            _bar("signal", signal, words.share(signal), width),
+        ]  # fmt: skip
+        sentence = state.rate.sentence if state.rate else ""
+        lines += wrapped(sentence, width, MUTED, most=max(0, size.height - len(lines)))
+        room = size.height - len(lines)
+        if room >= 2 and state.gauges.rows:
+            bars = charts.spark(state.gauges.rows.buckets, width, room - 1, float(most) or None)
+            lines.append(line(("rows a character, since the start", MUTED)))
+            lines += [line((bar, "$primary")) for bar in bars]
+        return lines[: size.height]
+
+
+def _figure(value: float | None, after: str) -> str:
+    return "–" if value is None else f"{min(value, 9999):.2f}{after}"
+
+
+def _bar(name: str, share: float | None, figure: str, width: int, style: str = "$primary") -> Content:
+    room = width - 7 - max(len(figure) + 1, 11)
+    if share is None or room < 4:
+        return line((f"{name:<7}", MUTED), figure)
+    filled, rest = charts.bar(share, room)
+    return line((f"{name:<7}", MUTED), (filled, style), (rest, FAINT), f" {figure}")
+
+
+def _rate(factor: float, lr: float, width: int) -> Content:
+    arrow = "" if factor >= 0.9995 else " eased"
+    text = line(("rate   ", MUTED), (f"×{factor:.3f}", "bold"), arrow)
+    after = f"lr {lr:.2e}" if lr else ""
+    gap = width - text.cell_length - len(after)
+    return line(text, " " * gap, (after, MUTED)) if gap > 1 else text

@@ -1,0 +1,82 @@
+"""The lines at the bottom: which panes there are, and which keys act now."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.geometry import Size
+from textual.style import Style
+
+from tui.keymap import PANES, Key, shown
+from tui.panes.base import Drawn, Frame, fitted, line
+from tui.styles import MUTED
+
+_TYPING = (("enter", "send"), ("^j", "new line"), ("esc", "leave"), ("tab", "next pane"), ("^c ^c", "quit"))
+_WRITING = (("esc", "stop the reply"), ("tab", "next pane"), ("^c ^c", "quit"))
+
+
+class Strip(Drawn):
+    """The numbered panes in one line, where only some of them are on the screen."""
+
+    def __init__(self) -> None:
+        super().__init__("strip")
+        self.chosen = PANES[0]
+
+    def choose(self, name: str) -> None:
+        """Mark the pane that is looked at."""
+        self.chosen = name
+        self.refresh()
+
+    def draw(self, frame: Frame, size: Size) -> list[Content]:
+        full = sum(len(name) + 4 for name in PANES) <= size.width
+        parts = []
+        for number, name in enumerate(PANES, 1):
+            here = name == self.chosen
+            text = f" {number} {name} " if full or here else f" {number} "
+            parts.append(_clickable(text, f"app.go({name!r})", "bold reverse" if here else MUTED))
+        return [line(*parts)]
+
+
+class Footer(Drawn):
+    """The keys worth knowing here, most useful first, as many as fit."""
+
+    def __init__(self, table: tuple[Key, ...]) -> None:
+        super().__init__("footer")
+        self.table = table
+        self.place = PANES[0]  # the pane with the focus
+        self.typing = False
+
+    def focus_moved(self, place: str, typing: bool) -> None:
+        """Other keys act now."""
+        if (place, typing) != (self.place, self.typing):
+            self.place, self.typing = place, typing
+            self.refresh()
+
+    def part(self, frame: Frame) -> tuple[object, ...]:
+        return (frame.state.phase.phase, frame.state.link, frame.state.reply is None)
+
+    def draw(self, frame: Frame, size: Size) -> list[Content]:
+        width = size.width - 2
+        if self.typing:
+            told = _WRITING if frame.state.reply is not None else _TYPING
+            items = [(rank, _key(key, label, "")) for rank, (key, label) in enumerate(told)]
+        else:
+            shown_keys = [k for k in self.table if k.rank and k.where in ("app", "text", self.place)]
+            shown_keys.sort(key=lambda key: key.rank)
+            items = [(key.rank, _key(shown(key.keys[0]), _label(key, frame), key.run)) for key in shown_keys]
+        if frame.state.link == "died":
+            items.insert(0, (-1, _key("R", "start it again", "app.restart")))
+        return [line(" ", fitted(items, width))]
+
+
+def _label(key: Key, frame: Frame) -> str:
+    paused = frame.state.phase.phase == "paused"
+    return "resume" if key.action == "pause" and paused else key.label
+
+
+def _key(key: str, label: str, action: str) -> Content:
+    parts = line((key, "bold $text-accent"), f" {label}")
+    return parts.stylize(Style.from_meta({"@click": action})) if action else parts
+
+
+def _clickable(text: str, action: str, style: str) -> Content:
+    return line((text, style)).stylize(Style.from_meta({"@click": action}))

@@ -1,0 +1,83 @@
+"""Losses over characters read: single steps, their smoothed course, and the held-out text."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.geometry import Size
+
+from tui import charts, words
+from tui.charts import Chart, Curve, Point
+from tui.panes.base import Frame, Pane, fitted, line
+from tui.state import BITS
+from tui.styles import MUTED
+
+RAW, SMOOTH, HELD = "$primary", "bold $success", "bold $warning"
+_MARKS = {"saved": ("▴", MUTED), "reverted": ("↶", "bold $error"), "born": ("✶", "$accent")}
+
+
+class LossPane(Pane):
+    """The chart that tells whether it learns."""
+
+    NAME = "loss"
+    hertz = "charts"
+
+    def part(self, frame: Frame) -> tuple[object, ...]:
+        return (frame.state.curves, frame.state.diverged, frame.view)
+
+    def subtitle(self, frame: Frame, size: Size) -> str:
+        view = frame.view
+        kind = {"plain": "", "log": " · log", "log-log": " · log-log"}[view.axes]
+        return f"{words.unit(view.bits)}{kind}{' · recent' if view.recent else ''}"
+
+    def draw(self, frame: Frame, size: Size) -> list[Content]:
+        state = frame.state
+        lines = charts.chart(_chart(frame), size.width, size.height - 1)
+        if lines:
+            return [_legend(frame, size.width), *lines]
+        waiting = "waiting for the first step…" if state.link in ("starting", "live") else "no losses yet"
+        return [line((waiting, MUTED))]
+
+
+def _chart(frame: Frame) -> Chart:
+    curves, view = frame.state.curves, frame.view
+    recent = view.recent and curves.recent_smooth
+    raw, smooth, held = (
+        (curves.recent_raw, curves.recent_smooth, curves.recent_held)
+        if recent
+        else (curves.raw, curves.smooth, curves.held)
+    )
+    points = [Point(m.x, None, *_MARKS.get(m.kind, ("·", MUTED))) for m in curves.marks]
+    if curves.best is not None and curves.best[0] >= held.start:
+        points.append(Point(*curves.best, "★", HELD))
+    return Chart(
+        curves=(
+            Curve(raw.buckets, "cloud", RAW),
+            Curve(held.buckets, "readings", HELD),
+            Curve(smooth.buckets, "line", SMOOTH),
+        ),
+        points=tuple(points),
+        log_x=view.axes == "log-log",
+        log_y=view.axes != "plain",
+        unit=BITS if view.bits else 1.0,
+    )
+
+
+def _legend(frame: Frame, width: int) -> Content:
+    state, bits = frame.state, frame.view.bits
+    curves = state.curves
+    held = state.held_out.nats if state.held_out else curves.held.last
+    items = [
+        (0, line(("━ ", SMOOTH), "train ", (words.loss(curves.smooth.last, bits), "bold"))),
+        (3, line(("⠢ ", RAW), "last step ", words.loss(curves.raw.last, bits))),
+        (1, line(("◆ ", HELD), "held-out ", (words.loss(held, bits), "bold"))),
+    ]
+    if curves.best is not None:
+        items.append((2, line(("★ ", HELD), "best ", words.loss(curves.best[1], bits))))
+    kinds = {mark.kind for mark in curves.marks}
+    names = (("saved", "saved"), ("reverted", "reverted"), ("born", "birth"))
+    items += [
+        (4 + rank, line(_MARKS[kind], f" {name}")) for rank, (kind, name) in enumerate(names) if kind in kinds
+    ]
+    if state.diverged:
+        items.insert(0, (-1, line(("✖ diverged", "bold $error"))))
+    return fitted(items, width)

@@ -1,0 +1,91 @@
+"""What was read of each subject, and what reading it gained or cost elsewhere."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.geometry import Size
+
+from tui import words
+from tui.panes.base import Frame, Pane, line
+from tui.state import BITS, Subject
+from tui.styles import MUTED
+
+
+class SubjectsPane(Pane):
+    """A line each: read, train and held-out loss, change since the session began."""
+
+    NAME = "subjects"
+    scrolls = True
+
+    def __init__(self, number: int, seconds: float = 0.0) -> None:
+        super().__init__(number, seconds)
+        self._top = 0
+
+    def part(self, frame: Frame) -> tuple[object, ...]:
+        return (frame.state.subjects, frame.state.metrics.subject, frame.view.bits)
+
+    def scroll_lines(self, lines: int) -> None:
+        """Move the list."""
+        self._top = max(0, self._top + lines)
+        self.changed()
+
+    def subtitle(self, frame: Frame, size: Size) -> str:
+        subjects, room = frame.state.subjects, max(1, size.height - 1)
+        self._top = max(0, min(self._top, len(subjects) - room))
+        files = frame.state.corpus.files if frame.state.corpus else 0
+        told = f"{words.plural(files, 'file')} · {words.unit(frame.view.bits)}"
+        if len(subjects) > room:
+            told += f" · {self._top + 1}–{self._top + room} of {len(subjects)}"
+        return told if subjects else ""
+
+    def draw(self, frame: Frame, size: Size) -> list[Content]:
+        subjects = frame.state.subjects
+        if not subjects:
+            return [line(("looking through the folder…", MUTED))]
+        room = max(1, size.height - 1)
+        shown = subjects[self._top : self._top + room]
+        columns = _columns(size.width)
+        name = max(8, size.width - 2 - sum(width + 1 for _, width in columns))
+        head = line((f"  {'':<{name}}", ""), *((f" {title:>{width}}", MUTED) for title, width in columns))
+        return [head, *(_row(s, name, columns, frame) for s in shown)]
+
+
+def _columns(width: int) -> list[tuple[str, int]]:
+    columns = [("read", 7), ("train", 6), ("held-out", 8), ("change", 8)]
+    if width >= 64:
+        columns.insert(0, ("of", 7))
+    if width < 46:
+        columns = [entry for entry in columns if entry[0] != "read"]
+    if width < 36:
+        columns = [entry for entry in columns if entry[0] != "train"]
+    return columns
+
+
+def _row(subject: Subject, name: int, columns: list[tuple[str, int]], frame: Frame) -> Content:
+    bits = frame.view.bits
+    current = frame.state.metrics.subject == subject.name
+    cells = {
+        "of": (words.count(subject.chars), MUTED),
+        "read": (words.count(subject.read), ""),
+        "train": (words.loss(subject.train, bits), ""),
+        "held-out": (words.loss(subject.held, bits), "bold"),
+        "change": _change(subject, bits),
+    }
+    label = Content(subject.name).truncate(name, ellipsis=True)
+    label = label.pad_right(max(0, name - label.cell_length))
+    parts = [(f" {cells[title][0]:>{width}}", cells[title][1]) for title, width in columns]
+    return line(("▸ " if current else "  ", "$accent"), label, *parts)
+
+
+def _change(subject: Subject, bits: bool) -> tuple[str, str]:
+    """Held-out now against the session's start; an arrow down is a gain."""
+    if subject.held is None or subject.before is None:
+        return ("–", MUTED)
+    change = (subject.held - subject.before) * (BITS if bits else 1.0)
+    noise = (subject.stderr or 0.0) * (BITS if bits else 1.0)
+    if abs(change) < 0.0005:
+        return ("= 0.000", MUTED)
+    within = abs(change) <= noise
+    glyph = "▼" if change < 0 else "▲"
+    style = MUTED if within else "$text-success" if change < 0 else "$text-error"
+    return (f"{glyph} {abs(change):.3f}", style)

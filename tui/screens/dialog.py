@@ -1,0 +1,57 @@
+"""What the dialogs share: a box in the middle, a few buttons, esc for the harmless way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Button, Static
+
+from tui.panes.base import Frame
+
+Answer = TypeVar("Answer")
+
+
+class Dialog(ModalScreen[Answer]):
+    """A question. `choices` are (id, label, variant); the first has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "cancel", show=False),
+        Binding("left,up", "app.focus_previous", show=False),
+        Binding("right,down", "app.focus_next", show=False),
+    ]
+    heading = ""
+    choices: tuple[tuple[str, str, str], ...] = ()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content(self.heading), classes="heading")
+            yield from self.body()
+            with Horizontal(classes="buttons"):
+                for id, label, variant in self.choices:
+                    yield Button(Content(label), id=id, variant=variant, compact=True)  # type: ignore[arg-type]
+
+    def body(self) -> Iterable[Widget]:
+        """What stands between heading and buttons."""
+        return ()
+
+    def show(self, frame: Frame) -> None:
+        """The state moved on while the question stands."""
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.answer(event.button.id or "")
+
+    def answer(self, choice: str) -> None:
+        """A button was pressed."""
+        raise NotImplementedError
+
+    def action_cancel(self) -> None:
+        """The harmless way out."""
+        self.dismiss(None)

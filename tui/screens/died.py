@@ -1,0 +1,58 @@
+"""The worker is gone: what it last said, and the key that starts it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui.panes.base import Frame
+from tui.reducers.run import how_it_ended
+from tui.screens.dialog import Dialog
+
+
+class DiedScreen(Dialog[str]):
+    """Answers "restart", "quit" or None to look on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("R", "restart", show=False)]
+    heading = "The worker ended"
+    choices = (
+        ("restart", "Start again (R)", "primary"),
+        ("look", "Look around", "default"),
+        ("quit", "Quit", "default"),
+    )
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self._frame = frame
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(Content(obituary(self._frame)))
+        ending = self._frame.state.ending
+        if ending is not None and ending.tail:
+            yield Static(Content("\n".join(ending.tail)), id="tail")
+
+    def answer(self, choice: str) -> None:
+        self.dismiss(choice if choice != "look" else None)
+
+    def action_restart(self) -> None:
+        """Start it again."""
+        self.dismiss("restart")
+
+
+def obituary(frame: Frame) -> str:
+    """What happened and what is left."""
+    state = frame.state
+    status = state.ending.status if state.ending else None
+    if state.failure:
+        kept = "The model is saved." if state.failure_saved else "The last completed checkpoint is whole."
+        return f"{state.failure} {kept}"
+    where = f"Its log is {state.hello.log}." if state.hello and state.hello.log else ""
+    return (
+        f"It ended by itself ({how_it_ended(status)}). The last completed checkpoint is whole, "
+        f"and starting again goes on from there. {where}"
+    ).strip()

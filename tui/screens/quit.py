@@ -1,0 +1,96 @@
+"""Leaving: what is unsaved, what to do about it, and the wait until it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tui import words
+from tui.panes.base import Frame
+from tui.screens.dialog import Dialog
+
+_RUNGS = {
+    "": "Asking the worker to stop…",
+    "stop": "Finishing the step in flight and saving…",
+    "stop-unsaved": "Stopping…",
+    "terminate": "It has not answered; it was told to terminate, and saves first…",
+    "kill": "It had to be killed. The last completed checkpoint is whole.",
+}
+
+
+class QuitScreen(Dialog[str]):
+    """Answers "save", "discard" or None to stay."""
+
+    heading = "Quit?"
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self._told = unsaved_words(frame)
+        dry = frame.state.hello is not None and frame.state.hello.dry_run
+        stay = ("stay", "Stay", "default")
+        if dry:
+            self.choices = (("discard", "Quit", "primary"), stay)
+        else:
+            self.choices = (
+                ("save", "Save and quit", "primary"),
+                ("discard", "Quit without saving", "warning"),
+                stay,
+            )
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(Content(self._told))
+
+    def answer(self, choice: str) -> None:
+        self.dismiss(None if choice == "stay" else choice)
+
+    def again(self) -> None:
+        """The quit key once more: the first, safe, answer."""
+        self.dismiss(self.choices[0][0])
+
+
+class LeavingScreen(Dialog[None]):
+    """The quit ladder, seen from above."""
+
+    heading = "Leaving"
+
+    def __init__(self, save: bool, since: float) -> None:
+        super().__init__()
+        self._save = save
+        self._since = since
+        self.choices = (("hurry", "Do not wait", "default"),)
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(Content(_RUNGS[""]), id="rung")
+
+    def show(self, frame: Frame) -> None:
+        rung = frame.state.rung
+        if rung == "stop" and not self._save:
+            rung = "stop-unsaved"
+        seconds = words.duration(frame.now - self._since)
+        self.query_one("#rung", Static).update(Content(f"{_RUNGS.get(rung, '')} {seconds}"))
+
+    def answer(self, choice: str) -> None:
+        self.app.source.hurry()  # type: ignore[attr-defined]
+
+    def again(self) -> None:
+        """The quit key once more."""
+        self.answer("hurry")
+
+    def action_cancel(self) -> None:
+        """There is no way back from here."""
+
+
+def unsaved_words(frame: Frame) -> str:
+    """What would be lost by leaving now."""
+    state = frame.state
+    if state.hello is not None and state.hello.dry_run:
+        return "This is a dry run: what was learned is not kept."
+    characters = state.metrics.unsaved_chars
+    if not characters:
+        return "Everything is saved."
+    since = f", {words.ago(frame.now - state.saved_at)}" if state.saved_at is not None else ""
+    last = f"the last checkpoint{since}" if state.saved is not None else "it was started"
+    return f"{words.plural(characters, 'character')} were read since {last}."

@@ -1,0 +1,119 @@
+"""The revert picker: every snapshot, what going back to it would lose, and Cancel first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from tui import words
+from tui.panes.base import Frame
+from tui.screens.dialog import Dialog
+from tui.state import Snapshot
+from tui.styles import MUTED
+
+_KINDS = {
+    "auto": "automatic",
+    "best": "best held-out",
+    "before-revert": "before a revert",
+    "final": "at the end",
+}
+
+
+class RevertScreen(Dialog[str]):
+    """Answers the id of a snapshot, or None."""
+
+    heading = "Go back to a checkpoint"
+
+    def __init__(self, frame: Frame) -> None:
+        super().__init__()
+        self._frame = frame
+        self._shown: tuple[Snapshot, ...] | None = None
+
+    def body(self) -> Iterable[Widget]:
+        yield OptionList(Option(Content("Cancel: stay as it is"), id="cancel"), id="snapshots", markup=False)
+        yield Static(Content("Asking for the list…"), id="preview")
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+        self.query_one(OptionList).highlighted = 0
+        self.show(self._frame)
+
+    def show(self, frame: Frame) -> None:
+        self._frame = frame
+        found = frame.state.snapshots
+        if found is None or found is self._shown:
+            return
+        self._shown = found
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_option(Option(Content("Cancel: stay as it is"), id="cancel"))
+        for place, snapshot in enumerate(found):
+            options.add_option(Option(_row(snapshot, frame), id=str(place)))
+        options.highlighted = 0
+        self._preview(None)
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        self._preview(self._at(event.option.id))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        snapshot = self._at(event.option.id)
+        self.dismiss(snapshot.id if snapshot else None)
+
+    def _at(self, id: str | None) -> Snapshot | None:
+        return self._shown[int(id)] if self._shown and id and id.isdigit() else None
+
+    def _preview(self, snapshot: Snapshot | None) -> None:
+        if self._shown is None:
+            return
+        if not self._shown:
+            text = "There is no checkpoint yet: s saves one."
+        elif snapshot is None:
+            text = "Choose one with the arrow keys; what would be lost is told here before anything happens."
+        else:
+            text = preview(snapshot, self._frame)
+        self.query_one("#preview", Static).update(Content(text))
+
+
+def _row(snapshot: Snapshot, frame: Frame) -> Content:
+    """One snapshot in a line."""
+    name = snapshot.name or _KINDS.get(snapshot.kind, snapshot.kind)
+    held = words.loss(snapshot.held_out, frame.view.bits)
+    return Content.assemble(
+        (f"{words.ago(max(0.0, frame.now - snapshot.at)):<14}", MUTED),
+        (f"{name[:24]:<24} ", "bold" if snapshot.name else ""),
+        f"step {snapshot.step:>9,}  held-out {held}",
+    )
+
+
+def preview(snapshot: Snapshot, frame: Frame) -> str:
+    """What going back would lose, in sentences."""
+    state = frame.state
+    steps = state.metrics.step - snapshot.step
+    chars = state.metrics.chars - snapshot.chars
+    born = sum(len(birth.born) for birth in state.births if birth.chars > snapshot.chars)
+    read = words.plural(max(0, chars), "character")
+    lost = f"Loses {words.plural(max(0, steps), 'step')} and {read} of reading"
+    if born:
+        lost += f", and {words.plural(born, 'expert')} born since"
+    now = state.held_out.nats if state.held_out else None
+    unit = "bits" if frame.view.bits else "nats"
+    held = ""
+    if snapshot.held_out is not None:
+        held = f" Held-out then {words.loss(snapshot.held_out, frame.view.bits)} {unit}"
+        held += f", now {words.loss(now, frame.view.bits)}." if now is not None else "."
+    undo = "The present is kept as a snapshot first, so this can be undone."
+    return f"{lost}.{held} From {_when(snapshot.at)}. {undo}"
+
+
+def _when(at: float) -> str:
+    try:
+        return time.strftime("%d %B, %H:%M", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return "an unknown time"

@@ -1,0 +1,139 @@
+"""`minagi-tui`: flags, everything that can be told before the screen is taken, and the run itself."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+from minagi.config import LoadedSettings
+from minagi.errors import EXIT_OK, MinagiError, UsageError
+from minagi.options import (
+    ENGINE,
+    Parser,
+    add_machine,
+    add_run,
+    add_settings,
+    engine_flags,
+    loaded_settings,
+    session_request,
+)
+from minagi.text.collect import check_paths
+from tui import keymap, terminal
+from tui.app import MinagiApp
+from tui.client import Recording, Source, Worker, worker_command
+
+_MILLION = 1e6
+
+
+def parser() -> Parser:
+    """The flags of the app: those of a run, and its own."""
+    made = Parser(
+        prog="minagi-tui",
+        usage="%(prog)s PATH… [flags]",
+        description="Read a folder with a model of your own, watch it learn, and talk to it.",
+        epilog="example: minagi-tui ~/notes --weights ~/models/notes",
+    )
+    made.add_argument("--version", action="version", version=f"minagi {version('minagi')}")
+    own = made.add_argument_group("the app")
+    own.add_argument("--replay", type=Path, metavar="FILE", help="show a recorded run; trains nothing")
+    own.add_argument("--speed", type=float, default=1.0, metavar="X", help="pace of --replay (0: at once)")
+    own.add_argument(
+        "--no-headless", action="store_true", help="fail without a terminal instead of reading unseen"
+    )
+    add_run(made, saves=True)
+    add_machine(made)
+    add_settings(made, (*ENGINE, "plots", "ui"))
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the app; returns its exit status. Every error before the first frame is a sentence on stderr."""
+    try:
+        arguments = parser().parse(argv)
+        if arguments.replay is None and not arguments.paths:
+            raise UsageError(
+                "Name a folder or a file to read, as in: minagi-tui ~/notes (--help tells more)."
+            )
+        loaded = loaded_settings(arguments)
+        table = keymap.table(loaded.settings.ui.keys)
+        _check_theme(loaded)
+        source = _source(arguments)
+        missing = terminal.missing()
+        if missing:
+            _without_a_terminal(arguments, missing)
+        app = MinagiApp(
+            source, loaded.settings.ui, table, recent_span=loaded.settings.plots.last * _MILLION,
+            strength=loaded.settings.decoding.adapt_strength,
+        )  # fmt: skip
+    except MinagiError as error:
+        _say(str(error))
+        return error.exit_status
+    return asyncio.run(_run(app))
+
+
+def _source(arguments: argparse.Namespace) -> Source:
+    """The recording asked for, or a worker for these paths, after what can be checked was checked."""
+    if arguments.replay is not None:
+        if arguments.speed < 0 or arguments.speed != arguments.speed:
+            raise UsageError(f"--speed must be 0 or more, not {arguments.speed}.")
+        return Recording(arguments.replay, arguments.speed)
+    session_request(arguments)
+    check_paths(arguments.paths)
+    return Worker(worker_command(engine_flags(arguments)))
+
+
+def _check_theme(loaded: LoadedSettings) -> None:
+    from textual.theme import BUILTIN_THEMES
+
+    theme = loaded.settings.ui.theme
+    if theme not in BUILTIN_THEMES:
+        raise UsageError(
+            f"ui.theme is {theme!r}, which is no theme. There are: {', '.join(sorted(BUILTIN_THEMES))}."
+        )
+
+
+def _without_a_terminal(arguments: argparse.Namespace, missing: str) -> NoReturn:
+    """Nothing to draw on: read without a screen, unless that is not wanted or means nothing."""
+    if arguments.replay is not None or arguments.no_headless:
+        raise UsageError(f"The app needs a terminal, and {missing} is none.")
+    _say(f"There is no terminal on {missing}: reading without a screen (minagi read).")
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "minagi", "read", *engine_flags(arguments)])
+
+
+async def _run(app: MinagiApp) -> int:
+    """The app, then whatever time its worker needs to save."""
+    _write(terminal.KEEP_TITLE)
+    try:
+        await app.run_async()
+    finally:
+        _write(terminal.RESTORE_TITLE)
+        if app.source.live and not app.source.recorded:
+            _say("Saving what was learned…")
+        loop = asyncio.get_running_loop()
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            if hasattr(signal, name):
+                loop.add_signal_handler(getattr(signal, name), app.source.hurry)
+        await app.finish()
+        if app.state.failure:
+            _say(app.state.failure)
+    return app.return_code if app.return_code is not None else EXIT_OK
+
+
+def _say(text: str) -> None:
+    _write(f"{text}\n")
+
+
+def _write(text: str) -> None:
+    """To stderr, whatever became of the terminal behind it."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
