@@ -137,7 +137,7 @@ def detect(device: str, precision: str, settings: config.Settings) -> Hardware:
     """
     import torch
 
-    chosen = _choose_device(device)
+    chosen = choose_device(device)
     if chosen.startswith("cuda"):
         properties = torch.cuda.get_device_properties(chosen)
         arch = getattr(properties, "gcnArchName", "").partition(":")[0]
@@ -174,7 +174,8 @@ def processor_name() -> str:
     return platform.processor() or platform.machine() or "processor"
 
 
-def _choose_device(asked: str) -> str:
+def choose_device(asked: str) -> str:
+    """The device meant by --device. Raises UsageError for one that is not there."""
     import torch
 
     wanted = asked.strip().lower()

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from minagi.config import KEYS, Key, LoadedSettings, load_settings
 from minagi.config.settings import REFUSED
 from minagi.errors import UsageError
+from minagi.text.collect import check_paths
 from minagi.training.request import Limits, SessionRequest
 
 # What a training run uses. The app adds "plots" and "ui".
@@ -94,20 +95,20 @@ def add_settings(parser: argparse.ArgumentParser, chosen: Collection[str]) -> No
 def add_machine(parser: argparse.ArgumentParser) -> None:
     """Where settings come from and what to compute on."""
     group = parser.add_argument_group("machine and settings")
-    group.add_argument("--config", type=_path, metavar="FILE", help="settings file to use")
+    group.add_argument("--config", type=path, metavar="FILE", help="settings file to use")
     group.add_argument("--profile", metavar="NAME", help="named set of settings, as in --profile cpu")
     group.add_argument(
         "--device", default="auto", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)"
     )
     group.add_argument(
-        "--threads", type=_count, metavar="N", help="threads to compute with (default: all cores but one)"
+        "--threads", type=count, metavar="N", help="threads to compute with (default: all cores but one)"
     )
 
 
 def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
     """What to read and for how long. `saves`: whether the run keeps what it learns unless told not to."""
     parser.add_argument(
-        "paths", nargs="*", type=_path, metavar="PATH", help="files and folders to read (default: data.train)"
+        "paths", nargs="*", type=path, metavar="PATH", help="files and folders to read (default: data.train)"
     )
     group = parser.add_argument_group("the run")
     keep = group.add_mutually_exclusive_group()
@@ -120,8 +121,8 @@ def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
         help="change nothing on disk" + ("" if saves else " (default)"),
     )  # fmt: skip
     group.add_argument("--minutes", type=_positive, metavar="M", help="end after M minutes")
-    group.add_argument("--chars", type=_count, metavar="N", help="end after N characters")
-    group.add_argument("--steps", type=_count, metavar="N", help="end after N steps")
+    group.add_argument("--chars", type=count, metavar="N", help="end after N characters")
+    group.add_argument("--steps", type=count, metavar="N", help="end after N steps")
     group.add_argument("--passes", type=_positive, metavar="N", help="end after N times the text")
     group.add_argument("--seed", type=_natural, metavar="N", help="seed of everything random")
     group.add_argument("--lr-reset", action="store_true", help="start at the full learning rate again")
@@ -141,7 +142,7 @@ def _metavar(key: Key) -> str:
     return {int: "N", float: "X", Path: "PATH"}.get(key.kind, "NAME")
 
 
-def _path(text: str) -> Path:
+def path(text: str) -> Path:
     if not text or "\0" in text:
         raise argparse.ArgumentTypeError("a path must not be empty")
     return Path(text).expanduser()
@@ -156,7 +157,7 @@ def _natural(text: str) -> int:
     return number
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
     number = _natural(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1 is needed")
@@ -187,8 +188,8 @@ def session_request(arguments: argparse.Namespace, log: str = "") -> SessionRequ
     loaded = loaded_settings(arguments)
     data = loaded.settings.data
     paths = tuple(arguments.paths) or (data.train,)
-    for path in paths:
-        _check_readable(path)
+    if not arguments.follow_symlinks:  # else finding out is the walk itself, made once, by the session
+        check_paths(paths)
     _check_weights(data.weights, writes=not arguments.dry_run)
     return SessionRequest(
         paths=paths,
@@ -227,17 +228,6 @@ def engine_flags(arguments: argparse.Namespace) -> list[str]:
     flags += ["--lr-reset"] if arguments.lr_reset else []
     flags += ["--follow-symlinks"] if arguments.follow_symlinks else []
     return [*flags, "--", *map(str, arguments.paths)]
-
-
-def _check_readable(path: Path) -> None:
-    try:
-        path.stat()
-    except FileNotFoundError:
-        raise UsageError(f"There is no file or folder {path}.") from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-    if not os.access(path, os.R_OK):
-        raise UsageError(f"{path} cannot be read: permission denied.")
 
 
 def _check_weights(weights: Path, writes: bool) -> None:

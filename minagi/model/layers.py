@@ -6,7 +6,8 @@ The residual stream is fp32; products run in the compute precision of their inpu
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -156,3 +157,10 @@ class Block(nn.Module):
         self.attn = Attention(d_model, n_head, precision)
         self.ln2 = RMSNorm(d_model)
         self.mlp = mlp
+
+
+class Blocks(nn.ModuleList):
+    """Blocks in order."""
+
+    def __iter__(self) -> Iterator[Block]:
+        return cast("Iterator[Block]", super().__iter__())

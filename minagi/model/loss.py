@@ -50,14 +50,17 @@ def training_loss(
     readout is scored once and `where` [rows, T] says which one counts in which row.
     """
     plan = Plan(rows, bptt=net.depth.bptt_window)
-    readouts, halts, owners = [], [], []
+    readouts: list[Tensor] = []
+    halts: list[Tensor] = []
+    owners: list[Tensor] = []
     where = torch.zeros(rows, ids.shape[0], dtype=torch.long, device=ids.device)
     everyone = torch.arange(ids.shape[0], device=ids.device)
     count = 0
     for row in net.rows(ids, forward, plan):
-        for positions, yf, halt in ((row.positions, row.yf, row.halt), row.left or (None, None, None)):
-            if yf is None:
-                continue
+        scored = [(row.positions, row.yf, row.halt)]
+        if row.left is not None:
+            scored.append(row.left)
+        for positions, yf, halt in scored:
             owner = everyone if positions is None else positions
             where[row.index :, owner] = torch.arange(count, count + yf.shape[0], device=ids.device)
             count += yf.shape[0]

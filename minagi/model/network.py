@@ -1,4 +1,4 @@
-"""The whole network: prelude, rows over the expert pool, tied readout. Parameters carry their public names."""
+"""The whole network: prelude, rows over the expert pool, tied readout. Parameters have public names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minagi.model.cache import Text
-from minagi.model.layers import Block, Linear, LowPrecision, RMSNorm, Rotary, SwiGLU
+from minagi.model.layers import Block, Blocks, Linear, LowPrecision, RMSNorm, Rotary, SwiGLU
 from minagi.model.recurrence import Plan, Row, halting_rows, whole_rows
 from minagi.model.routing import Forward, PoolMlp
 from minagi.model.shape import Depth, Shape
@@ -36,13 +36,13 @@ class Network(nn.Module):
             return Block(d, heads, SwiGLU(d, shape.d_ff, precision), precision)
 
         self.tok_emb = nn.Embedding(shape.vocab_size, d)
-        self.prelude = nn.ModuleList(dense() for _ in range(shape.n_prelude))
+        self.prelude = Blocks(dense() for _ in range(shape.n_prelude))
         self.adapter = Linear(2 * d, d, precision)
-        self.recur = nn.ModuleList(
+        self.recur = Blocks(
             Block(d, heads, PoolMlp(experts, d, shape.top_k, precision), precision)
             for _ in range(shape.n_recur)
         )
-        self.coda = nn.ModuleList(dense() for _ in range(shape.n_coda))
+        self.coda = Blocks(dense() for _ in range(shape.n_coda))
         self.ln_f = RMSNorm(d)
         self.halt = nn.Linear(d, 1)
         self.pool = Pool(experts)
@@ -91,7 +91,7 @@ class Network(nn.Module):
 
 
 def initialise(net: Network, generator: torch.Generator | None = None) -> None:
-    """Fresh weights as the design states them: N(0, 0.02), outputs scaled down with depth, adapter [I | I]."""
+    """Fresh weights: N(0, 0.02), outputs scaled down with depth, adapter [I | I], halting late at first."""
     shape = net.shape
     blocks = shape.n_prelude + shape.n_recur + shape.n_coda
     with torch.no_grad():

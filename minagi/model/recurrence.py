@@ -79,7 +79,7 @@ def halting_rows(net: Network, x: Tensor, forward: Forward, plan: Plan) -> Itera
     past = text.position if plan.cached else 0
     factors = net.rotary.factors(past + x.shape[0], x.device)[past:]
     first_layer = net.shape.n_prelude
-    block = net.recur[0]
+    (block,) = net.recur
     live: Tensor | None = None  # characters whose keys this row still has to compute; None = all
     active: Tensor | None = None  # of `live`, those that have not halted, as places in `live`
     h = torch.zeros_like(x)

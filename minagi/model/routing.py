@@ -42,7 +42,7 @@ class Card(Protocol):
 
 @dataclass
 class Trace:
-    """The routing of one call, kept where somebody asked for it: experts [N, K] best first, weights [N, K]."""
+    """The routing of one call, kept where somebody asked: experts [N, K] best first, weights [N, K]."""
 
     row: int
     positions: Tensor | None
@@ -83,7 +83,10 @@ class Forward:
             self.admitted += experts
 
     def load_term(self) -> Tensor:
-        """n·Σ frac·mean_prob + 1e-3·mean(logsumexp²) of the last row that routed, a scalar (Fedus 2021, Zoph 2022)."""
+        """n·Σ frac·mean_prob + 1e-3·mean(logsumexp²) of the last row that routed, a scalar.
+
+        The first is from Fedus et al. 2021 (arXiv:2101.03961), the second from Zoph et al. 2022 (2202.08906).
+        """
         assert self.load_logits is not None
         logits = self.load_logits
         probabilities = logits.softmax(-1)
@@ -144,7 +147,8 @@ class PoolMlp(nn.Module):
                 forward.balance = q.shape[1] * (share * q.mean(0)).sum() - 1
         q = q.detach()
         if forward.routing.select_temperature > 0:
-            return self._draw_admissions(q, forward, row)
+            self._draw_admissions(q, forward, row)
+            return
         top = q.topk(min(self.top_k, q.shape[1]), -1)
         mass = q.new_zeros(q.shape[1]).index_add_(0, top.indices.flatten(), top.values.flatten())
         text = forward.text
@@ -160,7 +164,7 @@ class PoolMlp(nn.Module):
         forward.admit(ranked.indices[:wanted].tolist())
 
     def _draw_admissions(self, q: Tensor, forward: Forward, row: int) -> None:
-        """Draw K experts not yet admitted from the text's tally for this row, in proportion to tally^(1/T)."""
+        """Draw K experts not yet admitted from the text's tally for this row, as tally^(1/T)."""
         text = forward.text
         if text.tally is None or text.tally.shape[0] <= row:
             grown = q.new_zeros(row + 1, q.shape[1])
@@ -191,6 +195,6 @@ class PoolMlp(nn.Module):
 
     @staticmethod
     def _gumbel(like: Tensor, forward: Forward) -> Tensor:
-        """Gumbel noise: the k largest of log p / T + noise are k draws without replacement (Kool et al. 2019)."""
+        """Noise: the k largest of log p / T + noise are k draws without replacement (arXiv:1903.06059)."""
         uniform = torch.rand(like.shape, generator=forward.generator, device=like.device)
         return -torch.log(-torch.log(uniform.clamp(1e-10, 1 - 1e-7)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -174,8 +175,21 @@ class ExpertPool:
         """Where an expert is: 'card', 'ram' or 'disk'."""
         return "card" if uid in self._slot_of else "ram" if uid in self.ram else "disk"
 
+    def record(self, place: int) -> ExpertRecord:
+        """An expert's weights as they are now, wherever it is; its moments may be missing."""
+        uid = self.telemetry.uid[place]
+        if uid in self._slot_of:
+            return ExpertRecord(uid, self.slots.weights_of(self._slot_of[uid]), None)
+        return self.ram.weights(uid)
+
+    def add(self, weights: dict[str, np.ndarray]) -> int:
+        """A newborn, written to disk and not to the card; returns its uid."""
+        uid = self.telemetry.append()
+        self.ram.disk.spill_expert(ExpertRecord(uid, weights, None))
+        return uid
+
     def remove(self, places: list[int]) -> None:
-        """Delete experts that are not on the card; the weights directory drops them at the next checkpoint."""
+        """Delete experts that are not on the card; disk drops their files at the next checkpoint."""
         for place in places:
             uid = self.telemetry.uid[place]
             assert uid not in self._slot_of, "an expert on the card is never pruned"

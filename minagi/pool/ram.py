@@ -12,14 +12,14 @@ class Disk(Protocol):
     """What the tiers need of the weights directory (`minagi.weights.Store`)."""
 
     def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
-        """An expert as it was last spilled or checkpointed; without its moments when they are not asked for."""
+        """An expert as it was last spilled or checkpointed, without its moments when nobody asks for them."""
 
     def spill_expert(self, record: ExpertRecord) -> None:
         """Keep a trained expert until the next checkpoint, exactly as it is."""
 
 
 class RamTier:
-    """Least-recently-used records; at most `limit` of them, 0 = all. A changed one goes to disk when it leaves."""
+    """Least-recently-used records, at most `limit` (0 = all). A changed one goes to disk when it leaves."""
 
     def __init__(self, disk: Disk, limit: int) -> None:
         self.disk, self.limit = disk, limit

@@ -57,13 +57,13 @@ class ExpertSlots:
         up, down = (slots, 2 * width, d_model), (slots, d_model, width)
         self.levels: list[_Level] = []
         for _ in range(depth):
-            tensors = [torch.zeros(size, device=device) for _ in range(4) for size in (up, down)]
-            low = tensors[:2]
+            full = [(torch.zeros(up, device=device), torch.zeros(down, device=device)) for _ in range(4)]
+            weights, grads, first, second = full
+            low = weights
             if dtype != torch.float32:
-                low = [torch.zeros(size, dtype=dtype, device=device) for size in (up, down)]
-            weights, grads, first, second = (tensors[i : i + 2] for i in (0, 2, 4, 6))
+                low = (weights[0].to(dtype), weights[1].to(dtype))
             self.levels.append(
-                _Level(*weights, *grads, first[0], second[0], first[1], second[1], *low)  # up and down apart
+                _Level(*weights, *grads, first[0], second[0], first[1], second[1], low[0], low[1])
             )
 
     def compute(self, level: int) -> tuple[Tensor, Tensor]:
@@ -150,12 +150,13 @@ class ExpertSlots:
         return arrays
 
     def stepped(self, slots: list[int]) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """(weights, gradient, m, v) views of what a step of these slots changes; whole stacks when all are."""
-        views = []
+        """(weights, gradient, m, v) of what a step of these slots changes: views, or the whole stacks."""
+        views: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for level in self.levels:
             for tensors in level.stepped():
                 if len(slots) == self.count:
                     views.append(tensors)
                 else:
-                    views += [tuple(t[slot] for t in tensors) for slot in slots]
+                    weight, grad, m, v = tensors
+                    views += [(weight[slot], grad[slot], m[slot], v[slot]) for slot in slots]
         return views

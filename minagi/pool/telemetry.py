@@ -56,11 +56,11 @@ class Telemetry:
         total = self.recent.sum()
         return self.recent / total if total > 0 else np.full(len(self), 1 / len(self))
 
-    def append(self, born: int) -> int:
-        """One expert more, born now (in texts); returns its uid."""
+    def append(self) -> int:
+        """One expert more, born now; returns its uid."""
         for name in _FLOATS:
             setattr(self, name, np.append(getattr(self, name), 0.0))
-        self.born[-1] = self.last_seen[-1] = born
+        self.born[-1] = self.last_seen[-1] = self.segments
         self.ever = np.append(self.ever, False)
         uid = self.next_uid
         self.uid.append(uid)
@@ -86,7 +86,7 @@ class Telemetry:
 
     @classmethod
     def from_manifest(cls, saved: dict[str, Any], uids: list[int]) -> Telemetry:
-        """Read the manifest's `telemetry` for these uids; figures that are missing start at their defaults."""
+        """Read the manifest's `telemetry` for these uids; missing figures start at their defaults."""
         telemetry = cls(len(uids))
         telemetry.uid = list(uids)
         for name in (*_FLOATS, "ever"):

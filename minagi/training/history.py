@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from minagi.finite import finite
+
 LINE_MAX = 16 * 1024 * 1024  # bytes; a longer line is not one of ours
 
 
@@ -21,7 +23,7 @@ class History:
 
     def append(self, row: Mapping[str, Any]) -> str:
         """Add one row. A line torn by a crash before it is closed off, so that it takes none with it."""
-        line = json.dumps(_finite(row), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+        line = json.dumps(finite(row), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab+") as file:
@@ -90,14 +92,3 @@ def _step(row: Mapping[str, Any]) -> float:
     """A row's step; one without a usable step is never past any point."""
     step = row.get("step")
     return step if isinstance(step, (int, float)) and not isinstance(step, bool) else -math.inf
-
-
-def _finite(value: Any) -> Any:
-    """`value` with what JSON cannot carry (NaN, infinities) as null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

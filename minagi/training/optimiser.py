@@ -81,6 +81,15 @@ class Optimiser:
         grads = [p.grad for p in self.net.parameters() if p.grad is not None]
         return grads + [grad for _, grad, _, _ in self.pool.slots.stepped(self.pool.to_step())]
 
+    def trunk_gradient(self) -> Tensor:
+        """The trunk's gradient as one vector; empty where nothing has one."""
+        grads = [
+            parameter.grad.flatten()
+            for name, parameter in self.net.named_parameters()
+            if parameter.grad is not None and not in_pool_group(name)
+        ]
+        return torch.cat(grads) if grads else torch.zeros(0)
+
     def norm(self) -> float:
         """Norm of the whole gradient before clipping."""
         return math.sqrt(sum(float(n) ** 2 for n in torch._foreach_norm(self.gradients())))

@@ -85,15 +85,16 @@ class Store:
     def close(self) -> None:
         """Forgets spilled experts, and lets the lock or the snapshot that was read go."""
         with self._committing:
-            if self._spill is not None:
-                self._spill.clear()
-                self._spill = None
-            if self._view is not None:
-                self._view.close()
-                self._view = None
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+            spill, view, lock = self._spill, self._view, self._lock
+            self._spill = self._view = self._lock = None
+            try:
+                if spill is not None:
+                    spill.clear()
+            finally:
+                if view is not None:
+                    view.close()
+                if lock is not None:
+                    lock.release()
 
     def _open_for_writing(self, role: str, repair: bool) -> None:
         places = self._places

@@ -6,29 +6,24 @@ library or by a crash in native code, goes to a log file.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import logging
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import platformdirs
-
 from minagi.errors import EXIT_OK, MinagiError, UsageError
-from minagi.hardware import lower_priority, prepare_environment
+from minagi.hardware import lower_priority
 from minagi.options import ENGINE, Parser, add_machine, add_run, add_settings, session_request
 from minagi.protocol import Failure
 from minagi.training.request import SessionRequest
 from minagi.worker.channel import Channel
+from minagi.worker.logfile import FORMAT, open_log
 from minagi.worker.loop import TrainerLike
-from minagi.worker.serve import serve
+from minagi.worker.serve import open_session, serve
 from minagi.worker.signals import Signals
-
-LOG_BYTES_MAX = 4 * 1024 * 1024  # a log larger than this is put aside when a worker starts
 
 logger = logging.getLogger(__name__)
 
@@ -60,13 +55,13 @@ def main(
         return EXIT_OK
     except UsageError as error:
         fault = error
-    log = _open_log(arguments.log if arguments else None)
+    log = open_log(arguments.log if arguments else None)
     try:
         read_fd, write_fd = _take_descriptors(log)
     except OSError as error:
         sys.stderr.write(f"The worker needs pipes on stdin and stdout: {error.strerror}.\n")
         return UsageError.exit_status
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=FORMAT)
     faulthandler.enable()
     logger.info("Worker %d starts: %s", os.getpid(), shlex.join(argv if argv is not None else sys.argv[1:]))
     with Signals() as signals:
@@ -81,32 +76,10 @@ def main(
             channel.finish()
             return error.exit_status
         lower_priority()
-        opener = open_trainer or _open_session
+        opener = open_trainer or open_session
         status = serve(lambda: opener(request), channel, request.limits, signals, str(log))
     logger.info("Worker %d ends with status %d.", os.getpid(), status)
     return status
-
-
-def _open_session(request: SessionRequest) -> TrainerLike:
-    """The real thing. torch is loaded here, after its environment was set."""
-    prepare_environment(request.threads, request.loaded.settings.hardware)
-    from minagi.training.session import open_session
-
-    return open_session(request)
-
-
-def _open_log(asked: Path | None) -> Path:
-    """A log file that can be appended to, somewhere; a full or foreign home folder must not end a run."""
-    usual = platformdirs.user_log_path("minagi") / "worker.log"
-    spare = Path(tempfile.gettempdir()) / f"minagi-worker-{os.getpid()}.log"
-    for path in (asked or usual, spare):
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_file() and path.stat().st_size > LOG_BYTES_MAX:
-                path.replace(path.with_name(path.name + ".1"))
-            path.open("ab").close()
-            return path
-    return Path(os.devnull)
 
 
 def _take_descriptors(log: Path) -> tuple[int, int]:

@@ -40,9 +40,21 @@ class TrainerLike(Protocol):
     """
 
     dry_run: bool
-    unsaved_chars: int  # characters read since the last checkpoint
-    steps: int  # optimiser steps of the model's life
-    chars: int  # characters read in the model's life
+
+    @property
+    def unsaved_chars(self) -> int:
+        """Characters read since the last checkpoint."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps of the model's life."""
+        ...
+
+    @property
+    def chars(self) -> int:
+        """Characters read in the model's life."""
+        ...
 
     def greet(self) -> Iterable[Message]:
         """Hello, CorpusFound and what else there is to say first."""

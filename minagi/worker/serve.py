@@ -9,12 +9,21 @@ import logging
 from collections.abc import Callable
 
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError
+from minagi.hardware import prepare_environment
 from minagi.protocol import Failure, Message
-from minagi.training.request import Limits
+from minagi.training.request import Limits, SessionRequest
 from minagi.worker.loop import ChannelLike, TrainerLike, goodbye, run
 from minagi.worker.signals import Hurried, Signals
 
 logger = logging.getLogger(__name__)
+
+
+def open_session(request: SessionRequest) -> TrainerLike:
+    """The real trainer. torch is loaded here, after its environment was set. Raises MinagiError."""
+    prepare_environment(request.threads, request.loaded.settings.hardware)
+    from minagi.training import session
+
+    return session.open_session(request)
 
 
 def serve(

@@ -1,0 +1,1 @@
+"""One module a command of `minagi`; each has `main(argv) -> exit status`."""

@@ -1,0 +1,107 @@
+"""`minagi info`: what a weights directory holds, without loading torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from minagi.commands.output import harmless, put, put_json
+from minagi.errors import EXIT_OK, UsageError
+from minagi.options import Parser, add_machine, add_settings, loaded_settings, path
+from minagi.weights import Store, layout
+
+EXAMPLE = """example:
+  minagi info my/model
+"""
+
+
+def parser() -> Parser:
+    made = Parser(
+        prog="minagi info",
+        usage="%(prog)s [DIR] [--json]",
+        description="Say what a weights directory holds. It may be in training meanwhile.",
+        epilog=EXAMPLE,
+    )
+    made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
+    made.add_argument("--json", action="store_true", help="one object")
+    add_machine(made)
+    add_settings(made, ["data.weights"])
+    return made
+
+
+def main(argv: Sequence[str]) -> int:
+    """Look and tell."""
+    arguments = parser().parse(argv)
+    weights = arguments.dir or loaded_settings(arguments).settings.data.weights
+    if not weights.is_dir():
+        what = "is a file" if weights.exists() else "does not exist"
+        raise UsageError(f"{weights} {what}. Name a weights directory.")
+    with Store.open(weights, write=False) as store:
+        found = _found(store, weights)
+    if arguments.json:
+        put_json(found)
+    else:
+        _tell(found)
+    return EXIT_OK
+
+
+def _found(store: Store, weights: Path) -> dict[str, Any]:
+    """Everything worth telling, as plain JSON. Sizes in bytes, `at` in Unix time."""
+    manifest = store.manifest
+    found: dict[str, Any] = {"path": str(weights), "made": store.exists, "shape": store.shape}
+    if not store.exists:
+        return found
+    return {
+        **found,
+        "step": manifest.get("step"),
+        "chars": manifest.get("read_chars"),
+        "context": manifest.get("context_now"),
+        "held_out": manifest.get("val"),
+        "experts": len(store.uids),
+        "parameters": _parameters(store.shape),
+        "bytes": store.disk_bytes(),
+        "snapshots": [asdict(info) for info in store.snapshots()],
+    }
+
+
+def _parameters(shape: dict[str, Any]) -> int:
+    """Numbers that are learnt: the trunk (tied embeddings once), the routers, every expert."""
+    trunk = layout.core_shapes(shape)
+    if shape["tie_embeddings"]:
+        del trunk["head.weight"]
+    experts = shape["pool_experts"]
+    return (
+        layout.numbers(trunk)
+        + layout.numbers(layout.router_shapes(shape, experts))
+        + experts * layout.numbers(layout.expert_shapes(shape))
+    )
+
+
+def _tell(found: dict[str, Any]) -> None:
+    put(harmless(f"{found['path']}"))
+    if not found["made"]:
+        put("no model has been made here yet")
+        return
+    shape = found["shape"]
+    heads, blocks, rows = shape["n_head"], shape["n_prelude"], shape["max_steps"]
+    put(f"shape        {shape['d_model']} wide, {heads} heads, {blocks} prelude blocks, at most {rows} rows")
+    put(f"experts      {found['experts']} of width {shape['pool_d_ff']}, {shape['pool_top_k']} a character")
+    put(f"parameters   {found['parameters']:,}")
+    put(f"step         {_number(found['step'])}")
+    put(f"characters   {_number(found['chars'])}")
+    put(f"window       {_number(found['context'])}")
+    held_out = found["held_out"]
+    put(f"held-out     {held_out:.4f} nats" if isinstance(held_out, float) else "held-out     not measured")
+    put(f"on disk      {found['bytes'] / 2**20:,.1f} MiB")
+    put(f"snapshots    {len(found['snapshots'])}")
+    for info in found["snapshots"]:
+        when = datetime.fromtimestamp(info["at"]).strftime("%Y-%m-%d %H:%M")
+        name = harmless(info["name"]) or info["kind"]
+        put(f"  {info['id']:>4}  {when}  step {info['step']:,}  {name}")
+
+
+def _number(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, (int, float)) else "unknown"

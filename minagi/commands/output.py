@@ -1,0 +1,75 @@
+"""stdout for data, stderr for talk, and nothing of a model's or a file's that could steer a terminal."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from minagi.finite import finite
+
+# C0 and C1 controls but tab and newline, and the characters that reorder text
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def say(text: str) -> None:
+    """A sentence for a person, on stderr. A terminal that is gone is no fault."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(harmless(text) + "\n")
+        sys.stderr.flush()
+
+
+def put(text: str) -> None:
+    """Lines of data on stdout."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def put_json(value: Any) -> None:
+    """One JSON object as one line on stdout."""
+    put(json.dumps(finite(value), ensure_ascii=True, allow_nan=False))
+
+
+def harmless(text: str) -> str:
+    """`text` without what would steer a terminal."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode("utf-8"))
+
+
+class TextOut:
+    """Bytes of text on stdout as they come: exact into a file or a pipe, harmless on a terminal."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+
+    def write(self, data: bytes) -> None:
+        if self._terminal:
+            sys.stdout.write(harmless(self._decode(data)))
+            sys.stdout.flush()
+        else:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    def end(self) -> None:
+        """Close the last line on a terminal; elsewhere the bytes are all there is."""
+        if self._terminal:
+            sys.stdout.write(harmless(self._decode(b"", True)) + "\n")
+            sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def private_stdout() -> Iterator[int]:
+    """A descriptor of stdout that is ours alone: whoever else prints meanwhile prints on stderr."""
+    sys.stdout.flush()
+    mine = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield mine
+    finally:
+        os.dup2(mine, 1)
+        os.close(mine)

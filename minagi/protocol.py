@@ -1,0 +1,554 @@
+"""Everything the worker and its reader say to each other: newline-delimited JSON, one object a line.
+
+EVENTS go from the worker to whoever shows the run (the app, `minagi read --json`, a log, a replay);
+COMMANDS go the other way and are acknowledged by id with `Ack`. One line is one frozen dataclass
+below: `{"type": "held_out", "step": 640, …}`. The first event is always `Hello`, and carries `version`.
+
+Rules both sides keep: unknown fields are ignored, an unknown `type` gives None from `decode`, another
+major `version` is refused in words. Numbers may be null where a figure does not exist yet; they are
+never NaN or infinity on the wire (`encode` writes null for those).
+Losses are in nats per byte unless a name says otherwise, times in seconds, sizes in bytes,
+`at` is Unix time. This module imports nothing heavy: the app uses it without torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
+
+from minagi.errors import MinagiError
+
+VERSION = 1
+MAX_LINE = 8 * 1024 * 1024  # bytes; a longer line is refused, not buffered
+
+
+class ProtocolError(MinagiError):
+    """A line that is not a message of this protocol."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of every event and command; `type` is the name on the wire."""
+
+    type: ClassVar[str] = ""
+
+
+# ---------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """First words of a worker: what it is running and where it goes on from."""
+
+    type: ClassVar[str] = "hello"
+    version: int = VERSION
+    at: float = 0.0
+    pid: int = 0
+    model: str = ""  # the weights directory's name
+    weights: str = ""  # its full path
+    log: str = ""  # path of the worker's log file
+    profile: str = ""  # "cpu", … or "" when none was chosen
+    notice: str = ""  # one sentence when something was decided for the user (a profile, a precision)
+    fresh: bool = False  # the model was made just now
+    dry_run: bool = False
+    device: str = "cpu"  # "cpu", "cuda:0"
+    device_name: str = ""
+    precision: str = "fp32"
+    threads: int = 1
+    parameters: int = 0  # trunk and all experts
+    d_model: int = 0
+    experts: int = 0
+    resident: int = 0  # slots on the card
+    max_rows: int = 0
+    step: int = 0
+    chars: int = 0  # characters read in the model's life
+    context: int = 0  # characters in the window now
+    context_start: int = 0
+    context_end: int = 0
+    clip: float = 1.0
+    gain_min: float = 0.0
+    memory_budget: int = 0  # bytes the budget of growth measures against
+
+
+@dataclass(frozen=True)
+class SubjectInfo(Message):
+    """One subject of the corpus (never sent alone)."""
+
+    type: ClassVar[str] = "subject_info"
+    name: str = ""
+    files: int = 0
+    chars: int = 0  # to read
+    held_out_chars: int = 0
+
+
+@dataclass(frozen=True)
+class CorpusFound(Message):
+    """What is there to read. Sent after Hello, and again when watching finds a change."""
+
+    type: ClassVar[str] = "corpus"
+    files: int = 0
+    chars: int = 0  # characters to read in one pass, held-out excluded
+    held_out_chars: int = 0
+    subjects: list[dict[str, Any]] = field(default_factory=list)  # SubjectInfo as dicts
+    skipped: dict[str, int] = field(default_factory=dict)  # reason in words -> files
+
+
+@dataclass(frozen=True)
+class Phase(Message):
+    """What the worker is doing now."""
+
+    type: ClassVar[str] = "phase"
+    # starting | running | paused | saving | evaluating | writing | reverting | stopping | stopped
+    phase: str = "starting"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Metrics(Message):
+    """The pulse of training, at most ten a second; figures are of the last step unless they say else."""
+
+    type: ClassVar[str] = "metrics"
+    at: float = 0.0
+    step: int = 0
+    chars: int = 0  # characters read in the model's life
+    session_chars: int = 0  # characters read since this worker started
+    loss: float | None = None  # mean cross-entropy at the depth read at, nats a byte
+    loss_smooth: float | None = None
+    chars_per_second: float | None = None
+    subject: str = ""  # the subject of this step
+    rows: float | None = None  # mean rows a character
+    rows_run: int = 0  # rows this step could use
+    grad_norm: float | None = None  # before clipping
+    signal: float | None = None  # GradSNR of the trunk, 0..1
+    rate_factor: float = 1.0
+    lr: float = 0.0  # the pool's rate now
+    context: int = 0
+    skipped_steps: int = 0  # non-finite steps skipped so far
+    unsaved_chars: int = 0
+    corpus_share: float | None = None  # characters read in this session over the corpus, 1.0 = a pass
+
+
+@dataclass(frozen=True)
+class Memory(Message):
+    """Where the bytes are. On a CPU `used` is the process's memory, and `kind` says so."""
+
+    type: ClassVar[str] = "memory"
+    at: float = 0.0
+    kind: str = "process"  # "card" | "process"
+    used: int = 0
+    peak: int = 0
+    budget: int = 0
+    ram_experts: int = 0  # experts held in the RAM tier
+    ram_bytes: int = 0
+    disk_bytes: int = 0  # the weights directory
+
+
+@dataclass(frozen=True)
+class Pool(Message):
+    """The expert pool, one entry an expert in pool order. At most two a second."""
+
+    type: ClassVar[str] = "pool"
+    at: float = 0.0
+    uids: list[int] = field(default_factory=list)
+    # one letter an expert: R resident on the card, M in RAM, D on disk only
+    tier: str = ""
+    # one letter an expert: n newborn in its trial, d dying, . neither
+    life: str = ""
+    use: list[float] = field(default_factory=list)  # share of recent admissions, sums to 1
+    gate: list[float] = field(default_factory=list)
+    age_chars: list[int] = field(default_factory=list)  # characters read since birth
+    unseen_texts: list[int] = field(default_factory=list)  # texts since last admitted
+    admitted: list[int] = field(default_factory=list)  # uids the last step admitted
+    arrived: list[int] = field(default_factory=list)  # uids loaded onto the card by the last step
+    loads_per_step: float | None = None
+    ram_hit_rate: float | None = None  # loads that found their expert in RAM
+    dropped_share: float | None = None  # assignments dropped for capacity
+    parents: dict[str, list[int]] = field(default_factory=dict)  # uid -> parents, of the recently born
+
+
+@dataclass(frozen=True)
+class Growth(Message):
+    """A growth or pruning decision, in words."""
+
+    type: ClassVar[str] = "growth"
+    at: float = 0.0
+    step: int = 0
+    chars: int = 0
+    born: list[int] = field(default_factory=list)  # uids
+    pruned: list[int] = field(default_factory=list)
+    sentence: str = ""  # why, or why not
+    next_at_chars: int = 0  # when it is decided again
+
+
+@dataclass(frozen=True)
+class Window(Message):
+    """The context window and the evidence that moves it."""
+
+    type: ClassVar[str] = "window"
+    step: int = 0
+    chars: int = 0
+    context: int = 0
+    ceiling: int = 0
+    gain: float | None = None  # nats gained deep in the window
+    gain_min: float = 0.0
+    next_at_chars: int = 0
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class HeldOut(Message):
+    """One measurement of the held-out text."""
+
+    type: ClassVar[str] = "held_out"
+    at: float = 0.0
+    step: int = 0
+    chars: int = 0
+    nats: float | None = None
+    bits_per_byte: float | None = None
+    stderr: float | None = None
+    best: bool = False  # the lowest so far
+    # name -> {"nats", "stderr", "bytes", "before"}; before = at the session's start
+    subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    seconds: float = 0.0
+    gap: float | None = None  # held-out minus train
+
+
+@dataclass(frozen=True)
+class Rate(Message):
+    """What the learning-rate control made of the last reading."""
+
+    type: ClassVar[str] = "rate"
+    step: int = 0
+    factor: float = 1.0
+    verdict: float | None = None
+    sentence: str = ""
+    notable: bool = False  # worth a line in the log
+
+
+@dataclass(frozen=True)
+class Subjects(Message):
+    """What was read of each subject, and how it went. At most one a second."""
+
+    type: ClassVar[str] = "subjects"
+    # name -> {"chars": read this session, "loss": smoothed train nats}
+    subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Saved(Message):
+    """A checkpoint was completed: from here on it is what a crash returns to."""
+
+    type: ClassVar[str] = "saved"
+    at: float = 0.0
+    snapshot: str = ""  # id, usable with revert
+    name: str = ""  # the user's name for it, or ""
+    kind: str = "auto"  # auto | named | best | before-revert | final
+    step: int = 0
+    chars: int = 0
+    held_out: float | None = None
+    seconds: float = 0.0
+    bytes_written: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshots(Message):
+    """Every snapshot there is, newest first, in answer to the command of that name."""
+
+    type: ClassVar[str] = "snapshots"
+    # id, name, kind, at, step, chars, held_out, experts, bytes_freed (what deleting it would free)
+    items: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Reverted(Message):
+    """The model is again what it was at `snapshot`."""
+
+    type: ClassVar[str] = "reverted"
+    at: float = 0.0
+    snapshot: str = ""
+    undo: str = ""  # the snapshot of the present that was taken first, or ""
+    step: int = 0
+    chars: int = 0
+    held_out: float | None = None
+    reason: str = ""  # "asked", or why the run did it by itself
+
+
+@dataclass(frozen=True)
+class ReplyStarted(Message):
+    """The model begins to answer command `id`."""
+
+    type: ClassVar[str] = "reply_started"
+    id: int = 0
+    variant: str = "adapted"  # adapted | raw
+
+
+@dataclass(frozen=True)
+class ReplyChunk(Message):
+    """Characters of a reply. `data` holds raw bytes, one code point (0..255) each; markers spelled out."""
+
+    type: ClassVar[str] = "reply_chunk"
+    id: int = 0
+    data: str = ""
+    rows: list[int] = field(default_factory=list)  # rows taken, one each a character
+    loads: int = 0  # experts loaded onto the card for them
+
+
+@dataclass(frozen=True)
+class ReplyEnded(Message):
+    """A reply is over: finished (`</bot>`), length, cancelled, or failed."""
+
+    type: ClassVar[str] = "reply_ended"
+    id: int = 0
+    reason: str = "finished"
+    chars: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Probed(Message):
+    """Answer to `probe`: how each character of a text was read."""
+
+    type: ClassVar[str] = "probed"
+    id: int = 0
+    data: str = ""  # the text's bytes as in ReplyChunk
+    rows: list[int] = field(default_factory=list)
+    nats: list[float | None] = field(default_factory=list)  # surprise at each character; null for the first
+    experts: list[list[int]] = field(default_factory=list)  # uids of the first row, best first
+    weights: list[list[float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Log(Message):
+    """One thing that happened, as a plain sentence."""
+
+    type: ClassVar[str] = "log"
+    at: float = 0.0
+    level: str = "info"  # info | warning | error
+    topic: str = "run"  # run | files | pool | window | rate | held-out | checkpoint | chat | worker
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Ack(Message):
+    """Command `id` was carried out (ok) or refused (the sentence says why)."""
+
+    type: ClassVar[str] = "ack"
+    id: int = 0
+    command: str = ""
+    ok: bool = True
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Failure(Message):
+    """The run cannot go on. The process leaves after this."""
+
+    type: ClassVar[str] = "failure"
+    text: str = ""  # what is wrong, where, what to do
+    saved: bool = False  # the model as it stands is safe on disk
+    exit_status: int = 1
+
+
+@dataclass(frozen=True)
+class Goodbye(Message):
+    """Last words: why the run ended and what was kept."""
+
+    type: ClassVar[str] = "goodbye"
+    reason: str = ""
+    saved: bool = False
+    step: int = 0
+    chars: int = 0
+
+
+# -------------------------------------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True)
+class Command(Message):
+    """Base of what is asked of the worker; `id` comes back in its Ack."""
+
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Pause(Command):
+    """Stop training after the step in flight."""
+
+    type: ClassVar[str] = "pause"
+
+
+@dataclass(frozen=True)
+class Resume(Command):
+    """Go on training."""
+
+    type: ClassVar[str] = "resume"
+
+
+@dataclass(frozen=True)
+class Checkpoint(Command):
+    """Save now; a name keeps the snapshot until it is deleted."""
+
+    type: ClassVar[str] = "checkpoint"
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class ListSnapshots(Command):
+    """Ask for `Snapshots`."""
+
+    type: ClassVar[str] = "snapshots?"
+
+
+@dataclass(frozen=True)
+class Revert(Command):
+    """Become snapshot `to` again; "" means the last checkpoint."""
+
+    type: ClassVar[str] = "revert"
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class Write(Command):
+    """Answer a prompt. `chat` wraps it in the conversation's markers and keeps the text's cache."""
+
+    type: ClassVar[str] = "write"
+    prompt: str = ""
+    chars: int = 400  # at most
+    raw: bool = False  # no adaptive suppression
+    strength: float | None = None  # of the suppression; None = the setting
+    chat: bool = True
+
+
+@dataclass(frozen=True)
+class NewChat(Command):
+    """Forget the conversation so far; the next Write begins a new text."""
+
+    type: ClassVar[str] = "new_chat"
+
+
+@dataclass(frozen=True)
+class Cancel(Command):
+    """Stop the reply that is being written."""
+
+    type: ClassVar[str] = "cancel"
+
+
+@dataclass(frozen=True)
+class Probe(Command):
+    """Read a text and tell rows and experts a character (`Probed`)."""
+
+    type: ClassVar[str] = "probe"
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluate(Command):
+    """Measure the held-out text now."""
+
+    type: ClassVar[str] = "evaluate"
+
+
+@dataclass(frozen=True)
+class Set(Command):
+    """Change a run-time value: rate_reset, learn_from_chat, adapt_strength, …"""
+
+    type: ClassVar[str] = "set"
+    key: str = ""
+    value: float | bool | str | None = None
+
+
+@dataclass(frozen=True)
+class Stop(Command):
+    """Finish: save first unless told not to, then leave."""
+
+    type: ClassVar[str] = "stop"
+    save: bool = True
+
+
+EVENTS: dict[str, type[Message]] = {
+    cls.type: cls
+    for cls in (
+        Hello, CorpusFound, Phase, Metrics, Memory, Pool, Growth, Window, HeldOut, Rate, Subjects, Saved,
+        Snapshots, Reverted, ReplyStarted, ReplyChunk, ReplyEnded, Probed, Log, Ack, Failure, Goodbye,
+    )
+}  # fmt: skip
+COMMANDS: dict[str, type[Command]] = {
+    cls.type: cls
+    for cls in (
+        Pause, Resume, Checkpoint, ListSnapshots, Revert, Write, NewChat, Cancel, Probe, Evaluate, Set, Stop,
+    )
+}  # fmt: skip
+
+M = TypeVar("M", bound=Message)
+
+
+def encode(message: Message) -> bytes:
+    """One line of UTF-8 JSON, newline included; NaN and infinities become null."""
+    body = {"type": message.type, **{f.name: _finite(getattr(message, f.name)) for f in fields(message)}}
+    line = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return line.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def decode_event(line: bytes | str) -> Message | None:
+    """The event on a line; None for an unknown type. Raises ProtocolError for anything else."""
+    event = _decode(line, EVENTS)
+    if isinstance(event, Hello) and event.version != VERSION:
+        raise ProtocolError(
+            f"The worker speaks version {event.version} of the protocol and this program version {VERSION}. "
+            "Install the two from the same release."
+        )
+    return event
+
+
+def decode_command(line: bytes | str) -> Command | None:
+    """The command on a line; None for an unknown type. Raises ProtocolError for anything else."""
+    return _decode(line, COMMANDS)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(v) for v in value]
+    return value
+
+
+def _decode(line: bytes | str, kinds: dict[str, type[M]]) -> M | None:
+    if len(line) > MAX_LINE:
+        raise ProtocolError(f"A message of {len(line)} bytes is longer than the {MAX_LINE} allowed.")
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        shown = line[:60] if isinstance(line, str) else line[:60].decode("utf-8", "replace")
+        raise ProtocolError(f"Not a message: {shown!r} ({error}).") from None
+    if not isinstance(body, dict) or not isinstance(body.get("type"), str):
+        raise ProtocolError("Not a message: a JSON object with a 'type' was expected.")
+    kind = kinds.get(body["type"])
+    if kind is None:
+        return None
+    known = {f.name: f for f in fields(kind)}
+    values = {}
+    for name, value in body.items():
+        if name in known:
+            values[name] = _typed(value, str(known[name].type), f"{kind.type}.{name}")
+    return kind(**values)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (int, float), "str": (str,), "bool": (bool,),
+    "list": (list,), "dict": (dict,), "None": (type(None),),
+}  # fmt: skip
+
+
+def _typed(value: Any, annotation: str, where: str) -> Any:
+    """`value` if it is of the annotated kind (its outermost level), else ProtocolError."""
+    for part in annotation.split("|"):
+        name = part.strip().split("[")[0]
+        kinds = _KINDS[name]
+        if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)):
+            return value
+    raise ProtocolError(f"{where} should be {annotation}, not {type(value).__name__}.")

@@ -1,0 +1,123 @@
+"""What has been read and how it went: the counters of a model's life, and of this session."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+SMOOTHING_CHARS = 20_000  # characters over which a shown loss is averaged
+SPEED_SECONDS = 3.0  # seconds of training over which a shown speed is averaged
+
+
+class Smooth:
+    """A running mean weighted by characters; None before the first value."""
+
+    def __init__(self, span: float = SMOOTHING_CHARS, value: float | None = None) -> None:
+        self.span, self.value = span, value
+
+    def add(self, value: float, weight: float) -> None:
+        if self.value is None:
+            self.value = value
+        else:
+            self.value += (value - self.value) * -math.expm1(-weight / self.span)
+
+
+@dataclass
+class SubjectProgress:
+    """One subject in this session: characters read, smoothed train loss, held-out at its start and now."""
+
+    chars: int = 0
+    loss: Smooth = field(default_factory=Smooth)
+    before: float | None = None
+
+
+class Progress:
+    """Counters. Those of the model's life travel in the manifest, the session's do not."""
+
+    def __init__(self) -> None:
+        self.step = 0  # optimiser steps of the model's life
+        self.chars = 0  # characters read in it
+        self.nats = 0.0  # of all characters read, summed as they were read
+        self.loss = Smooth()
+        self.val: float | None = None  # last held-out reading
+        self.evaluated_chars = 0
+        self.evaluated_step = 0
+        self.grown_chars = 0  # when growth was last decided
+        self.session_chars = 0
+        self.saved_chars = 0
+        self.subjects: dict[str, SubjectProgress] = {}
+        self._seconds = Smooth(SPEED_SECONDS)  # a character
+        self._loads = Smooth(50.0)  # a step
+        self._dropped = Smooth(50.0)
+
+    @property
+    def unsaved_chars(self) -> int:
+        return max(0, self.chars - self.saved_chars)
+
+    @property
+    def speed(self) -> float | None:
+        """Characters a second of training alone."""
+        return 1 / self._seconds.value if self._seconds.value else None
+
+    @property
+    def loads(self) -> float | None:
+        """Experts loaded onto the card a step."""
+        return self._loads.value
+
+    @property
+    def dropped_share(self) -> float | None:
+        """Assignments dropped for capacity, of all."""
+        return self._dropped.value
+
+    def took(self, subject: str, chars: int, nats: float, seconds: float, loads: int, dropped: float) -> None:
+        """A step of `subject` that read `chars` new characters at a mean loss of `nats` was made.
+
+        It took `seconds` and `loads` experts; `dropped` is the share of assignments over capacity.
+        """
+        self.step += 1
+        self.chars += chars
+        self.session_chars += chars
+        self.nats += nats * chars
+        self.loss.add(nats, chars)
+        if chars:
+            self._seconds.add(seconds / chars, seconds)
+        self._loads.add(loads, 1)
+        self._dropped.add(dropped, 1)
+        progress = self.subject(subject)
+        progress.chars += chars
+        progress.loss.add(nats, chars)
+
+    def subject(self, name: str) -> SubjectProgress:
+        """A subject's figures, begun at the first mention."""
+        return self.subjects.setdefault(name, SubjectProgress())
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a later session goes on from, beside what the manifest's own keys say."""
+        return {
+            "loss": self.loss.value,
+            "evaluated_chars": self.evaluated_chars,
+            "evaluated_step": self.evaluated_step,
+            "grown_chars": self.grown_chars,
+        }
+
+    def load(self, manifest: dict[str, Any], state: dict[str, Any]) -> None:
+        """Take over a manifest's counters; figures that are missing or make no sense start at nothing."""
+        self.step = _count(manifest.get("step"))
+        self.chars = self.saved_chars = _count(manifest.get("read_chars"))
+        self.nats = _number(manifest.get("read_nats")) or 0.0
+        self.val = _number(manifest.get("val"))
+        self.loss = Smooth(value=_number(state.get("loss")))
+        self.evaluated_chars = min(_count(state.get("evaluated_chars")), self.chars)
+        self.evaluated_step = min(_count(state.get("evaluated_step")), self.step)
+        self.grown_chars = min(_count(state.get("grown_chars")), self.chars)
+
+
+def _number(value: Any) -> float | None:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if usable else None
+
+
+def _count(value: Any) -> int:
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < 2**62 else 0

@@ -1,0 +1,162 @@
+"""Events made from the state of a run: what a pane needs and no more."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from minagi import protocol
+from minagi.config import Settings
+from minagi.model.loss import Loss
+from minagi.text.corpus import shown_path
+from minagi.text.watch import CorpusChange
+from minagi.training.engine import Engine
+from minagi.training.progress import Progress
+from minagi.training.selection import Selection
+from minagi.training.start import Start
+from minagi.training.window import WindowGrowth
+
+_TIER_LETTERS = {"card": "R", "ram": "M", "disk": "D"}
+
+
+def hello(
+    engine: Engine, settings: Settings, progress: Progress, start: Start, window: WindowGrowth
+) -> protocol.Hello:
+    """First words."""
+    hardware, shape = engine.hardware, engine.shape
+    return protocol.Hello(
+        at=time.time(),
+        pid=os.getpid(),
+        model=engine.store.path.name,
+        weights=str(engine.store.path),
+        log=start.log,
+        profile=start.profile,
+        notice=start.notice,
+        fresh=start.fresh,
+        dry_run=start.dry_run,
+        device=hardware.device,
+        device_name=hardware.name,
+        precision=hardware.precision,
+        threads=hardware.threads,
+        parameters=engine.parameters,
+        d_model=shape.d_model,
+        experts=engine.pool.experts,
+        resident=engine.routing.resident,
+        max_rows=shape.max_steps,
+        step=progress.step,
+        chars=progress.chars,
+        context=window.context,
+        context_start=window.start,
+        context_end=window.ceiling,
+        clip=settings.training.clip,
+        gain_min=window.gain_min,
+        memory_budget=hardware.memory_budget,
+    )
+
+
+def skipped_sentence(reason: str, paths: Sequence[Path], count: int) -> str:
+    """Files passed over for one reason, with an example."""
+    files = "1 file was" if count == 1 else f"{count:,} files were"
+    return f"{files} passed over ({reason}), for example {shown_path(paths[0])}."
+
+
+def change_sentence(change: CorpusChange) -> str:
+    """What watching found."""
+    parts = []
+    if change.changed:
+        parts.append(f"{len(change.changed)} new or changed, {shown_path(change.changed[0].name)} first")
+    if change.removed:
+        parts.append(f"{len(change.removed)} gone")
+    return f"The files changed: {'; '.join(parts)}. {change.corpus.chars:,} characters are there to read."
+
+
+def pool(engine: Engine, selection: Selection, progress: Progress, admitted: list[int]) -> protocol.Pool:
+    """The whole pool as it is now; `admitted` are the places the last step was admitted."""
+    expert_pool = engine.pool
+    telemetry = expert_pool.telemetry
+    lifetime = selection.lifetime(progress.step)
+    trial, dying = lifetime.in_trial, lifetime.dying(selection.limits.dying_at)
+    chars_per_text = progress.chars / telemetry.segments if telemetry.segments else 0.0
+    asked = expert_pool.ram.hits + expert_pool.ram.misses
+    uids = telemetry.uid
+    return protocol.Pool(
+        at=time.time(),
+        uids=list(uids),
+        tier="".join(_TIER_LETTERS[expert_pool.tier(uid)] for uid in uids),
+        life="".join("n" if t else "d" if d else "." for t, d in zip(trial, dying, strict=True)),
+        use=np.round(telemetry.share(), 5).tolist(),
+        gate=[round(gate, 4) for gate in engine.net.pool.gate.tolist()],
+        age_chars=[int(age * chars_per_text) for age in lifetime.age],
+        unseen_texts=[int(texts) for texts in lifetime.unseen],
+        admitted=[uids[place] for place in admitted if place < len(uids)],
+        arrived=list(expert_pool.arrived),
+        loads_per_step=progress.loads,
+        ram_hit_rate=expert_pool.ram.hits / asked if asked else None,
+        dropped_share=progress.dropped_share,
+        parents={str(uid): parents for uid, parents in selection.parents.items() if uid in uids},
+    )
+
+
+def memory(engine: Engine, disk_bytes: int) -> protocol.Memory:
+    """Where the bytes are."""
+    hardware = engine.hardware
+    return protocol.Memory(
+        at=time.time(),
+        kind=hardware.memory_kind,
+        used=hardware.memory_used(),
+        peak=hardware.memory_peak(),
+        budget=hardware.memory_budget,
+        ram_experts=len(engine.pool.ram),
+        ram_bytes=engine.pool.ram.bytes,
+        disk_bytes=disk_bytes,
+    )
+
+
+def subjects(progress: Progress) -> protocol.Subjects:
+    """What was read of each subject in this session."""
+    return protocol.Subjects(
+        subjects={
+            name: {"chars": subject.chars, "loss": subject.loss.value}
+            for name, subject in progress.subjects.items()
+        }
+    )
+
+
+def metrics(
+    progress: Progress,
+    loss: Loss,
+    *,
+    subject: str,
+    norm: float,
+    signal: float | None,
+    factor: float,
+    lr: float,
+    context: int,
+    skipped: int,
+    corpus_chars: int,
+) -> protocol.Metrics:
+    """The pulse after a step."""
+    return protocol.Metrics(
+        at=time.time(),
+        step=progress.step,
+        chars=progress.chars,
+        session_chars=progress.session_chars,
+        loss=float(loss.ce),
+        loss_smooth=progress.loss.value,
+        chars_per_second=progress.speed,
+        subject=subject,
+        rows=float(loss.rows),
+        rows_run=loss.rows_run,
+        grad_norm=norm,
+        signal=signal,
+        rate_factor=factor,
+        lr=lr,
+        context=context,
+        skipped_steps=skipped,
+        unsaved_chars=progress.unsaved_chars,
+        corpus_share=progress.session_chars / corpus_chars if corpus_chars else None,
+    )

@@ -1,0 +1,93 @@
+"""Births and deaths: when they are decided, what decides them, and why not, in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from minagi.config import Settings
+from minagi.pool import brakes
+from minagi.pool.lifetime import Lifetime, survival_texts
+from minagi.protocol import Growth
+from minagi.training.engine import Engine
+from minagi.training.progress import Progress
+
+
+class Selection:
+    """Decides growth and pruning every `growth.every_chars`; applies what it decided to the engine."""
+
+    def __init__(self, engine: Engine, settings: Settings, seed: int, disk: Callable[[], int]) -> None:
+        self.engine, self.seed, self._disk = engine, seed, disk
+        self.growth, self.prune = settings.growth, settings.prune
+        self._chunk = settings.training.chunk
+        self.limits = brakes.Limits(
+            self.growth.k, self.growth.max_gap, self.growth.dying_frac_max, self.growth.max_in_flight,
+            self.growth.keep_ratio_min, self.growth.recent_mult, self.growth.max_disk_gb,
+            self.growth.mem_frac, self.prune.dying_at,
+        )  # fmt: skip
+        self.parents: dict[int, list[int]] = {}  # uid -> parents' uids, of those born in this session
+
+    def lifetime(self, step: int) -> Lifetime:
+        """Ages and staleness now, at optimiser step `step`."""
+        telemetry = self.engine.pool.telemetry
+        return Lifetime(
+            telemetry,
+            survival_texts(self.prune.survival_chars, self._chunk, telemetry.segments, step),
+        )
+
+    def due(self, progress: Progress) -> bool:
+        return progress.chars - progress.grown_chars >= self.growth.every_chars
+
+    def decide(self, progress: Progress, gap: float | None) -> Growth:
+        """Prune, then grow if every brake is off. `gap` is held-out minus train in nats."""
+        progress.grown_chars = progress.chars
+        engine = self.engine
+        doomed = self.lifetime(progress.step).to_prune(set(engine.pool.resident()))
+        pruned = engine.population.prune(doomed) if doomed else []
+        born: dict[int, list[int]] = {}
+        why = self._refusal(progress, gap)
+        if not why:
+            rng = np.random.default_rng((self.seed, progress.chars))
+            born = engine.population.grow(self.growth.k, self.growth.birth_gate, rng)
+            self.parents |= born
+        return Growth(
+            at=time.time(),
+            step=progress.step,
+            chars=progress.chars,
+            born=list(born),
+            pruned=pruned,
+            sentence=_sentence(list(born), pruned, why, engine.pool.experts),
+            next_at_chars=progress.chars + self.growth.every_chars,
+        )
+
+    def _refusal(self, progress: Progress, gap: float | None) -> str:
+        if not self.growth.k:
+            return "Growth is off (growth.k is 0)."
+        hardware = self.engine.hardware
+        situation = brakes.Situation(
+            self._disk(),
+            self.engine.expert_bytes,
+            hardware.memory_used(),
+            hardware.memory_budget,
+            gap,
+        )
+        return brakes.refusal(self.limits, self.lifetime(progress.step), situation)
+
+
+def _sentence(born: list[int], pruned: list[int], why: str, experts: int) -> str:
+    parts = []
+    if pruned:
+        parts.append(f"{_named(pruned)} went unused for the whole survival time and was deleted.")
+    if born:
+        parts.append(f"{_named(born)} was born; the pool has {experts} experts.")
+    else:
+        parts.append(f"The pool stays at {experts} experts. {why}")
+    return " ".join(parts)
+
+
+def _named(uids: list[int]) -> str:
+    if len(uids) == 1:
+        return f"Expert {uids[0]}"
+    return "Each of the experts " + ", ".join(map(str, uids[:-1])) + f" and {uids[-1]}"

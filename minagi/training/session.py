@@ -1,0 +1,210 @@
+"""Opening a session: everything a run needs, put together in the order in which it can fail in words."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minagi.config import LoadedSettings, Settings, profiles, with_profile
+from minagi.errors import UsageError, WeightsError
+from minagi.hardware import Hardware, choose_device, detect
+from minagi.text import alphabet
+from minagi.text.collect import collect, collect_to_measure
+from minagi.text.corpus import read_span
+from minagi.text.lanes import LaneReader
+from minagi.text.watch import CorpusWatcher
+from minagi.training.checkpoints import OURS
+from minagi.training.engine import Engine, depth_warnings
+from minagi.training.evaluate import LN2, Score
+from minagi.training.request import SessionRequest, Written
+from minagi.training.start import Start
+from minagi.training.trainer import Trainer
+from minagi.training.writing import REPLY_ENDS, Writer
+from minagi.weights import Store
+
+NO_CARD = "cpu"  # the profile of a newborn model on a machine without a GPU
+
+
+class Session(Trainer):
+    """A trainer with the scratch folder of its dry run, which goes when it is closed."""
+
+    scratch: Path | None = None
+
+    def close(self) -> None:
+        super().close()
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def open_session(request: SessionRequest) -> Session:
+    """Text, weights, machine, model, trainer. Raises MinagiError in words; nothing is left locked then."""
+    scratch = Path(tempfile.mkdtemp(prefix="minagi-dry-")) if request.dry_run else None
+    store = None
+    try:
+        store = Store.open(request.weights, write=not request.dry_run, scratch=scratch)
+        session = _assemble(request, store)
+        session.scratch = scratch
+        return session
+    except BaseException:
+        if store is not None:
+            store.close()
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _assemble(request: SessionRequest, store: Store) -> Session:
+    fresh = not store.exists
+    ours = store.manifest.get(OURS)
+    ours = ours if isinstance(ours, dict) else {}
+    loaded, profile, why = _settled(request.loaded, store, ours, fresh, request.device)
+    settings = loaded.settings
+    held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
+    exclude = (request.weights, settings.data.history.parent)
+    corpus = collect(
+        request.paths, held_out, ours.get("held_out"), exclude, follow_symlinks=request.follow_symlinks
+    )
+    watcher = CorpusWatcher(request.paths, corpus, held_out, exclude, request.follow_symlinks)
+    hardware = detect(request.device, settings.training.precision, settings)
+    _prepare_torch(hardware)
+    seed = settings.data.shuffle_seed if request.seed is None else request.seed
+    if fresh:
+        engine, warnings = Engine.fresh(store, settings, hardware, seed), []
+    else:
+        engine = Engine.opened(store, settings, hardware)
+        warnings = depth_warnings(settings, engine.shape)
+    start = Start(
+        seed=seed,
+        dry_run=request.dry_run,
+        fresh=fresh,
+        profile=profile,
+        notice="\n".join(filter(None, (why, hardware.notice, loaded.notice, *warnings))),
+        log=request.log,
+        lr_reset=request.lr_reset,
+        revert_factor=request.revert_factor,
+        max_reverts=request.max_reverts,
+    )
+    reader = LaneReader(corpus, settings.data.passage, seed)
+    return Session(engine, loaded, corpus, reader, watcher, start)
+
+
+def _settled(
+    loaded: LoadedSettings, store: Store, ours: dict[str, Any], fresh: bool, device: str
+) -> tuple[LoadedSettings, str, str]:
+    """The settings in effect, their profile, and the sentence that says what was decided.
+
+    A newborn on a machine without a GPU gets the profile made for that; a model goes on with the
+    profile it was born with. What the user named, by flag or file, is left alone.
+    """
+    if loaded.explicit:
+        return loaded, loaded.profile, ""
+    if not fresh:
+        born_with = ours.get("profile")
+        if isinstance(born_with, str) and born_with in profiles():
+            return with_profile(loaded, born_with), born_with, ""
+        return loaded, "", ""
+    if choose_device(device) == "cpu":
+        return (
+            with_profile(loaded, NO_CARD),
+            NO_CARD,
+            "There is no GPU here, so this new model has the small shape of the profile 'cpu'.",
+        )
+    return loaded, "", ""
+
+
+def _prepare_torch(hardware: Hardware) -> None:
+    torch.set_num_threads(hardware.threads)
+    # On some processors this moves fp32 products to a faster library; their error stays fp32's.
+    torch.set_float32_matmul_precision("medium")
+
+
+# ----------------------------------------------------------------------------------- reading out
+
+
+class Reader:
+    """A model opened to be read out: it writes and measures, and changes no byte of its directory."""
+
+    def __init__(self, engine: Engine, settings: Settings, scratch: Path) -> None:
+        self.engine, self.settings, self._scratch = engine, settings, scratch
+        manifest = engine.store.manifest
+        window = manifest.get("context_now")
+        self.window = int(window) if isinstance(window, int) and window > 1 else settings.model.context_start
+
+    def write(
+        self,
+        prompt: bytes,
+        chars: int,
+        raw: bool = False,
+        strength: float | None = None,
+        on_char: Callable[[bytes, int], None] | None = None,
+    ) -> Written:
+        """Write at most `chars` characters after `prompt`; `on_char` gets each one's bytes and rows."""
+        if not prompt:
+            raise UsageError("There is no prompt to write on from: give it at least one character.")
+        decoding = self.settings.decoding
+        strength = decoding.adapt_strength if strength is None else strength
+        writer = Writer(self.engine, self.window, 0.0 if raw else strength, decoding)
+        ids: list[int] = []
+        rows: list[int] = []
+        for character in writer.write(alphabet.encode(prompt).tolist(), chars, REPLY_ENDS):
+            ids.append(character.id)
+            rows.append(character.rows)
+            if on_char is not None:
+                on_char(alphabet.decode([character.id]), character.rows)
+        return Written(alphabet.decode(ids), ids, rows)
+
+    def evaluate(self, path: Path) -> dict[str, Any]:
+        """Score every byte after a text's first once, each with half a window before it, or all there is."""
+        corpus = collect_to_measure([path])
+        total = Score()
+        subjects = {}
+        for subject in corpus.subjects:
+            score = Score()
+            for span in subject.held_out:
+                for nats in self.engine.evaluator.every_byte(alphabet.encode(read_span(span)), self.window):
+                    score.add(nats)
+                    total.add(nats)
+            subjects[subject.name] = _figures(score)
+        return {**_figures(total), "subjects": subjects, "context": self.window}
+
+    def close(self) -> None:
+        """Give back files and memory."""
+        self.engine.store.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", precision: str = "") -> Reader:
+    """Open a weights directory for writing and measuring, beside a live trainer if there is one."""
+    scratch = Path(tempfile.mkdtemp(prefix="minagi-read-"))
+    store = None
+    try:
+        store = Store.open(weights, write=False, scratch=scratch)
+        if not store.exists:
+            raise WeightsError(
+                f"{weights} holds no model yet. Make one with: minagi read FOLDER --weights {weights} --save"
+            )
+        ours = store.manifest.get(OURS)
+        loaded, _, _ = _settled(loaded, store, ours if isinstance(ours, dict) else {}, False, device)
+        hardware = detect(device, precision or loaded.settings.training.precision, loaded.settings)
+        _prepare_torch(hardware)
+        return Reader(Engine.opened(store, loaded.settings, hardware), loaded.settings, scratch)
+    except BaseException:
+        if store is not None:
+            store.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _figures(score: Score) -> dict[str, Any]:
+    nats = score.nats
+    return {
+        "nats": nats,
+        "bits_per_byte": None if nats is None else nats / LN2,
+        "bytes": score.count,
+        "stderr": score.stderr,
+    }

@@ -1,0 +1,20 @@
+"""How a run begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a trainer begins, beside its settings."""
+
+    seed: int
+    dry_run: bool = False
+    fresh: bool = False
+    profile: str = ""
+    notice: str = ""
+    log: str = ""
+    lr_reset: bool = False
+    revert_factor: float = 1.5
+    max_reverts: int = 3

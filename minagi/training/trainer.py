@@ -1,0 +1,414 @@
+"""The trainer: a state machine that makes one step at a time and does, after each, whatever is due.
+
+It is driven from outside (`minagi.worker.loop`): every method returns or yields events, nothing here
+waits, sleeps or listens. Cadences are in characters; saving alone goes by the clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import torch
+
+from minagi import protocol
+from minagi.config import LoadedSettings
+from minagi.errors import MinagiError, UsageError
+from minagi.model.loss import Loss, sample_rows, training_loss
+from minagi.model.routing import Forward
+from minagi.protocol import Log, Message
+from minagi.text.corpus import Corpus
+from minagi.text.lanes import LaneReader, WindowOfText
+from minagi.text.watch import CorpusWatcher
+from minagi.training import report
+from minagi.training.chat import Chat
+from minagi.training.checkpoints import OURS, Checkpoints
+from minagi.training.engine import POOL_AUX, Engine
+from minagi.training.evaluate import LN2, Measured
+from minagi.training.guard import Guard, Rescue
+from minagi.training.history import History
+from minagi.training.progress import Progress
+from minagi.training.rate import RateControl
+from minagi.training.selection import Selection
+from minagi.training.signal import DECAY, GradSignal
+from minagi.training.start import Start
+from minagi.training.window import WindowGrowth, WindowMove
+
+FIRST_EVALUATION = 8_192  # characters of a newborn's life before its first reading; then they double
+FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
+
+
+class Trainer:
+    """Reads a corpus with an engine. See `minagi.worker.loop.TrainerLike` for how it is driven."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        loaded: LoadedSettings,
+        corpus: Corpus,
+        reader: LaneReader,
+        watcher: CorpusWatcher,
+        start: Start,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        settings = loaded.settings
+        self.engine, self.settings, self.start = engine, settings, start
+        self.reader, self.watcher = reader, watcher
+        self.corpus = corpus
+        self._clock = clock
+        self.dry_run = start.dry_run
+        self.progress = Progress()
+        self.rate = RateControl()
+        model = settings.model
+        self.window = WindowGrowth(
+            start=model.context_start,
+            end=model.context_end,
+            positions=engine.block,
+            step=model.context_step,
+            grow_every_chars=model.context_grow_every_chars,
+            every_chars=model.context_every_chars,
+            gain_min=model.context_gain_min,
+        )
+        self.guard = Guard(start.revert_factor, start.max_reverts)
+        self.signal = GradSignal()
+        self._mean_gradient = torch.zeros(0)
+        self.checkpoints = Checkpoints(
+            engine,
+            self.progress,
+            History(settings.data.history),
+            self._manifest,
+            dry_run=start.dry_run,
+            save_every=settings.training.save_every,
+            clock=clock,
+        )
+        self.selection = Selection(engine, settings, start.seed, lambda: self.checkpoints.disk_bytes)
+        self.chat = Chat(engine, settings.decoding)
+        self._generator = torch.Generator()
+        self._admitted: list[int] = []
+        self._figures_at = -math.inf
+        if not start.fresh:
+            self._restore(engine.store.manifest)
+        if start.lr_reset:
+            self.rate.reset()
+
+    # --------------------------------------------------------------------------------- figures
+
+    @property
+    def steps(self) -> int:
+        return self.progress.step
+
+    @property
+    def chars(self) -> int:
+        return self.progress.chars
+
+    @property
+    def unsaved_chars(self) -> int:
+        return self.progress.unsaved_chars
+
+    def _manifest(self) -> dict[str, Any]:
+        """The manifest keys that are the trainer's."""
+        progress = self.progress
+        return {
+            "step": progress.step,
+            "val": progress.val,
+            "read_chars": progress.chars,
+            "read_nats": progress.nats,
+            "context_now": self.window.context,
+            OURS: {
+                "profile": self.start.profile,
+                "progress": progress.state_dict(),
+                "rate": self.rate.state_dict(),
+                "window": self.window.state_dict(),
+                "reader": self.reader.state(),
+                "best": self.guard.best,
+                "held_out": self.corpus.choice,
+            },
+        }
+
+    def _restore(self, manifest: dict[str, Any]) -> None:
+        """Take over everything a manifest says of a run; what it does not say starts at its beginning."""
+        ours = manifest.get(OURS)
+        ours = ours if isinstance(ours, dict) else {}
+        part = {key: value if isinstance(value, dict) else {} for key, value in ours.items()}
+        self.progress.load(manifest, part.get("progress", {}))
+        self.rate.load_state(part.get("rate"))
+        self.window.load_state(part.get("window"), manifest.get("context_now"), self.progress.chars)
+        self.reader.restore(part.get("reader", {}))
+        best = ours.get("best")
+        self.guard.best = float(best) if isinstance(best, (int, float)) and math.isfinite(best) else None
+        self.signal = GradSignal()
+
+    # ------------------------------------------------------------------------------------ greeting
+
+    def greet(self) -> Iterator[Message]:
+        """Who this is, what there is to read, and how things stand."""
+        yield report.hello(self.engine, self.settings, self.progress, self.start, self.window)
+        yield protocol.CorpusFound(**self.corpus.summary())
+        for reason, paths in self.corpus.skipped_examples.items():
+            count = self.corpus.skipped.get(reason, len(paths))
+            yield _log("files", report.skipped_sentence(reason, paths, count))
+        for sentence in self.start.notice.splitlines():
+            yield _log("run", sentence)
+        yield self._window_event(None)
+        yield from self._figures()
+        if not self.start.fresh:
+            yield from self.evaluate()
+
+    # ---------------------------------------------------------------------------------------- step
+
+    def step(self) -> Iterator[Message]:
+        """One training step, then whatever is due: going back, window, held-out, growth, saving."""
+        yield from self._watch()
+        began = self._clock()
+        text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
+        for sentence in self.reader.take_dropped():
+            yield _log("files", sentence, "warning")
+        loads = self.engine.pool.loads
+        forward, loss = self._forward(text)
+        norm = self._backward(loss)
+        if norm is None:
+            what = "loss" if not math.isfinite(float(loss.ce)) else "gradient"
+            self.engine.optimiser.skip()
+            yield from self._rescue(self.guard.nonfinite_step(what))
+            return
+        self.guard.finite_step()
+        self._measure_signal()
+        lr = self._lr()
+        self.engine.optimiser.step(lr, lr * self.settings.training.trunk_lr_mult, norm)
+        self._admitted = forward.admitted
+        dropped = forward.dropped / forward.routed if forward.routed else 0.0
+        loads = self.engine.pool.loads - loads
+        self.progress.took(
+            text.subject, text.new_chars, float(loss.ce), self._clock() - began, loads, dropped
+        )
+        yield self._metrics(text, loss, norm, lr)
+        if self._clock() - self._figures_at >= FIGURES_EVERY:
+            yield from self._figures()
+        yield from self._after(loss)
+
+    def _forward(self, text: WindowOfText) -> tuple[Forward, Loss]:
+        net = self.engine.net
+        device = net.tok_emb.weight.device
+        ids = torch.from_numpy(text.ids.astype("int64")).to(device)
+        # Seeded by what was read, so that a resumed run draws what the unbroken one would have drawn.
+        self._generator.manual_seed((self.start.seed * 1_000_003 + self.chars) % 2**63)
+        rows = sample_rows(net, self._generator)
+        forward = Forward(
+            self.engine.pool, net.new_text(1), self.engine.routing, training=True, generator=self._generator
+        )
+        return forward, training_loss(net, ids[:-1], ids[1:], forward, rows, POOL_AUX)
+
+    def _backward(self, loss: Loss) -> float | None:
+        """The gradient's norm before clipping; None when it, or the loss, is not finite."""
+        if not math.isfinite(float(loss.total.detach())):
+            return None
+        loss.total.backward()
+        norm = self.engine.optimiser.norm()
+        return norm if math.isfinite(norm) else None
+
+    def _lr(self) -> float:
+        return self.settings.training.lr * self.rate.factor * self.rate.warmup(self.progress.step)
+
+    def _measure_signal(self) -> None:
+        if not self.signal.due(self.progress.step):
+            return
+        gradient = self.engine.optimiser.trunk_gradient()
+        keep = self.signal.begin(gradient.numel())
+        if keep == 0.0:
+            self._mean_gradient = torch.zeros_like(gradient)
+        mean = self._mean_gradient.mul_(keep).add_(gradient, alpha=1 - DECAY)
+        self.signal.observe(float(mean.dot(mean)), float(gradient.dot(gradient)))
+
+    def _after(self, loss: Loss) -> Iterator[Message]:
+        """What is due after a step."""
+        moved = self.window.observe(loss.nats.cpu().numpy(), self.settings.training.chunk, self.chars)
+        if moved is not None:
+            yield self._window_event(moved)
+            if moved.grew and moved.context == self.window.ceiling:
+                yield _log("window", moved.sentence)
+        progress = self.progress
+        since = progress.chars - progress.evaluated_chars
+        early = max(FIRST_EVALUATION, progress.evaluated_chars)
+        if since >= min(self.settings.training.eval_every_chars, early):
+            yield from self.evaluate()
+        if self.selection.due(progress):
+            yield from self._select()
+        elif self.checkpoints.due():
+            yield protocol.Phase(phase="saving")
+            yield from self.checkpoints.save(self._kind())
+
+    def _kind(self) -> str:
+        """An automatic checkpoint is the best one while the last held-out reading is the lowest."""
+        best = self.progress.val is not None and self.progress.val == self.guard.best
+        return "best" if best else "auto"
+
+    def _select(self) -> Iterator[Message]:
+        event = self.selection.decide(self.progress, self._gap())
+        yield event
+        yield _log("pool", event.sentence)
+        yield from self._figures()
+        if (event.born or event.pruned) and not self.dry_run:
+            yield from self.checkpoints.save(self._kind())
+
+    def _gap(self) -> float | None:
+        """Held-out minus smoothed train loss, in nats."""
+        val, train = self.progress.val, self.progress.loss.value
+        return None if val is None or train is None else val - train
+
+    def _watch(self) -> Iterator[Message]:
+        change = self.watcher.poll()
+        if change is None:
+            return
+        self.corpus = change.corpus
+        self.reader.replace_corpus(change.corpus, change.changed)
+        yield protocol.CorpusFound(**change.corpus.summary())
+        yield _log("files", report.change_sentence(change))
+
+    # -------------------------------------------------------------------------------- going back
+
+    def _rescue(self, rescue: Rescue) -> Iterator[Message]:
+        yield _log("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
+        if rescue.act == "skip":
+            return
+        try:
+            yield from self.revert("" if rescue.to == "last" else rescue.to, rescue.sentence)
+        except UsageError as error:
+            raise MinagiError(f"{rescue.sentence} {error}") from None
+        self.rate.halve()
+        if rescue.halve_window:
+            self.window.halve()
+        if rescue.act == "stop":
+            raise MinagiError(rescue.sentence)
+
+    def revert(self, to: str = "", reason: str = "asked") -> Iterator[Message]:
+        """Become snapshot `to` again ("" the last checkpoint), after keeping the present."""
+        yield from self.checkpoints.revert(to, reason, self._restore)
+        yield self._window_event(None)
+        yield from self._figures()
+
+    # -------------------------------------------------------------------------------- measuring
+
+    def evaluate(self) -> Iterator[Message]:
+        """Measure held-out text, let it move the rate, and guard against divergence."""
+        if not self.corpus.held_out_chars:
+            self.progress.evaluated_chars = self.chars
+            return
+        yield protocol.Phase(phase="evaluating")
+        began = self._clock()
+        data = self.settings.data
+        measured = self.engine.evaluator.held_out(
+            self.corpus,
+            data.eval_chars,
+            self.settings.model.context_end,
+            self.window.context,
+            self.settings.training.chunk,
+        )
+        nats, stderr = measured.total.nats, measured.total.stderr
+        if nats is None:
+            return
+        progress = self.progress
+        before = self.guard.best
+        rescue = self.guard.held_out(nats)
+        progress.val = nats
+        yield self._held_out_event(measured, nats, before is None or nats < before, self._clock() - began)
+        move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
+        progress.evaluated_chars, progress.evaluated_step = progress.chars, progress.step
+        yield protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
+        if move.notable:
+            yield _log("rate", move.sentence)
+        if rescue is not None:
+            yield from self._rescue(rescue)
+
+    def _held_out_event(
+        self, measured: Measured, nats: float, best: bool, seconds: float
+    ) -> protocol.HeldOut:
+        subjects: dict[str, dict[str, float | None]] = {}
+        for name, score in measured.subjects.items():
+            known = self.progress.subject(name)
+            if known.before is None:
+                known.before = score.nats
+            subjects[name] = {
+                "nats": score.nats, "stderr": score.stderr, "bytes": score.count, "before": known.before,
+            }  # fmt: skip
+        return protocol.HeldOut(
+            at=time.time(),
+            step=self.steps,
+            chars=self.chars,
+            nats=nats,
+            bits_per_byte=nats / LN2,
+            stderr=measured.total.stderr,
+            best=best,
+            subjects=subjects,
+            seconds=seconds,
+            gap=self._gap(),
+        )
+
+    # ---------------------------------------------------------------------------------- asked for
+
+    def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
+        """Save now; a name keeps the snapshot until it is deleted."""
+        yield from self.checkpoints.save(kind if name or kind != "named" else self._kind(), name)
+
+    def snapshots(self) -> protocol.Snapshots:
+        return self.checkpoints.snapshots()
+
+    def reply(self, command: protocol.Write) -> Generator[Message, None, None]:
+        """Answer a prompt, one chunk a character."""
+        return self.chat.reply(command, self.window.context)
+
+    def new_chat(self) -> None:
+        self.chat.forget()
+
+    def probe(self, command: protocol.Probe) -> protocol.Probed:
+        return self.chat.probe(command, self.window.context)
+
+    def set(self, key: str, value: float | bool | str | None) -> str:
+        """Change a run-time value; returns what changed."""
+        if key == "rate_reset":
+            self.rate.reset()
+            return "The learning rate is at its full value again."
+        raise UsageError(f"{key} cannot be changed while running. What can: rate_reset.")
+
+    def close(self) -> None:
+        """Give the weights directory back."""
+        self.engine.store.close()
+
+    # ------------------------------------------------------------------------------------ events
+
+    def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float) -> Message:
+        return report.metrics(
+            self.progress,
+            loss,
+            subject=text.subject,
+            norm=norm,
+            signal=self.signal.value,
+            factor=self.rate.factor,
+            lr=lr,
+            context=self.window.context,
+            skipped=self.guard.skipped,
+            corpus_chars=self.corpus.chars,
+        )
+
+    def _figures(self) -> Iterator[Message]:
+        self._figures_at = self._clock()
+        yield report.pool(self.engine, self.selection, self.progress, self._admitted)
+        yield report.memory(self.engine, self.checkpoints.disk_bytes)
+        yield report.subjects(self.progress)
+
+    def _window_event(self, moved: WindowMove | None) -> protocol.Window:
+        return protocol.Window(
+            step=self.steps,
+            chars=self.chars,
+            context=self.window.context,
+            ceiling=self.window.ceiling,
+            gain=self.window.gain,
+            gain_min=self.window.gain_min,
+            next_at_chars=self.window.next_at_chars,
+            sentence=moved.sentence if moved else "",
+        )
+
+
+def _log(topic: str, text: str, level: str = "info") -> Log:
+    return Log(at=time.time(), level=level, topic=topic, text=text)

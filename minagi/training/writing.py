@@ -1,0 +1,79 @@
+"""Writing: a reply, character by character, each a forward of its own through the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from minagi.config import Decoding
+from minagi.model.decoding import Suppression
+from minagi.model.reading import Reading, read
+from minagi.model.routing import Forward
+from minagi.text.alphabet import ID_OF
+from minagi.training.engine import Engine
+
+BOT_END = ID_OF[b"</bot>"]
+REPLY_ENDS = (BOT_END, ID_OF[b"<|endoftext|>"])
+
+
+@dataclass(frozen=True)
+class Character:
+    """One written symbol: its id, the rows taken to decide on it, experts loaded onto the card for it."""
+
+    id: int
+    rows: int
+    loads: int
+
+
+class Writer:
+    """One text being written. `window` is how many characters it may hold before it starts over."""
+
+    def __init__(self, engine: Engine, window: int, strength: float, decoding: Decoding) -> None:
+        self.engine, self.window = engine, max(window, 2)
+        self._suppression = Suppression(strength, decoding.adapt_decay, decoding.rep_penalty)
+        self._ids: list[int] = []
+        self._text = engine.net.new_text(min(self.window, 512))
+
+    def write(self, prompt: Sequence[int], chars: int, ends: Sequence[int] = ()) -> Iterator[Character]:
+        """Read the prompt (at least one id), then write up to `chars` characters, or one of `ends`."""
+        self._suppression.saw(prompt)
+        reading, loads = self._read(list(prompt)[-self.window + 1 :])
+        for left in reversed(range(chars)):
+            chosen = self._suppression.choose(reading.logits[-1].cpu().numpy())
+            yield Character(chosen, int(reading.rows[-1]), loads)
+            if chosen in ends or not left:
+                return
+            self._suppression.saw([chosen])
+            reading, loads = self._read([chosen])
+
+    def _read(self, ids: list[int]) -> tuple[Reading, int]:
+        """Read on; a full window first starts over from its last half, at position 0."""
+        if len(self._ids) + len(ids) > self.window:
+            ids = [*self._ids[-(self.window // 2) :], *ids][-self.window :]
+            self._ids = []
+            self._text = self.engine.net.new_text(self.window)
+        self._ids += ids
+        pool = self.engine.pool
+        before = pool.loads
+        tensor = torch.tensor(ids, device=self.engine.net.tok_emb.weight.device)
+        reading = read(self.engine.net, tensor, Forward(pool, self._text, self.engine.routing))
+        return reading, pool.loads - before
+
+
+class Conversation:
+    """What was said so far, as ids; every reply reads its tail again, with the weights of that moment."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def ask(self, prompt: np.ndarray) -> list[int]:
+        """Add the user's words; returns the whole, ready for the model to answer."""
+        self.ids += [ID_OF[b"<user>"], *prompt.tolist(), ID_OF[b"</user>"], ID_OF[b"<bot>"]]
+        return self.ids
+
+    def answered(self, ids: Sequence[int]) -> None:
+        """Add the model's words, closed even where it was cut short."""
+        self.ids += [*ids, *([] if ids and ids[-1] == BOT_END else [BOT_END])]
