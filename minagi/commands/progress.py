@@ -125,7 +125,7 @@ def sentence(message: Message) -> str:
         return _hello(message)
     if isinstance(message, protocol.CorpusFound):
         return (
-            f"{message.files:,} files with {message.chars:,} characters to read and "
+            f"{_count(message.files, 'file')} with {message.chars:,} characters to read and "
             f"{message.held_out_chars:,} held out, in {_count(len(message.subjects), 'subject')}."
         )
     if isinstance(message, protocol.HeldOut):

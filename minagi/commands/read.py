@@ -8,6 +8,7 @@ from functools import partial
 
 from minagi.commands.output import private_stdout, say
 from minagi.commands.progress import ProgressChannel
+from minagi.errors import EXIT_FAILED, EXIT_OK
 from minagi.options import ENGINE, Parser, add_machine, add_run, add_settings, session_request
 from minagi.protocol import Failure, Message
 from minagi.training.request import SessionRequest
@@ -50,18 +51,21 @@ def parser() -> Parser:
     return made
 
 
-def main(argv: Sequence[str], open_trainer: Callable[[SessionRequest], TrainerLike] = open_session) -> int:
+def main(argv: Sequence[str], open_trainer: Callable[[SessionRequest], TrainerLike] | None = None) -> int:
     """Read until a limit or a signal. `open_trainer` stands in for the real session."""
     arguments = parser().parse(argv)
     request = session_request(arguments, _log_path())
-    opened = partial(open_trainer, request)
+    opened = partial(open_trainer or open_session, request)
     if request.loaded.notice:
         say(request.loaded.notice)
     with Signals() as signals:
         if arguments.json:
             with private_stdout() as stdout:
                 channel = JsonChannel(None, stdout, signals.wake_fd)
-                return serve(opened, channel, request.limits, signals, request.log)
+                status = serve(opened, channel, request.limits, signals, request.log)
+                if channel.closed:
+                    say(f"minagi: {channel.closed}.")
+                return status or (EXIT_FAILED if channel.closed else EXIT_OK)
         shown = ProgressChannel(request.limits)
         try:
             return serve(opened, shown, request.limits, signals, request.log)

@@ -57,7 +57,7 @@ class TrainerLike(Protocol):
         ...
 
     def greet(self) -> Iterable[Message]:
-        """Hello, CorpusFound and what else there is to say first."""
+        """Hello first, then CorpusFound and what else there is to say."""
         ...
 
     def step(self) -> Iterable[Message]:
@@ -161,9 +161,8 @@ class _Run:
         }
 
     def to_the_end(self) -> Goodbye:
-        self.tell("starting")
         with self.signals.breakable():
-            self.send_all(self.trainer.greet())
+            self.send_all(self.trainer.greet())  # Hello is the first thing said
         while True:
             self.take_commands()
             self.leaving = self.leaving or self.why_leave()
@@ -207,6 +206,9 @@ class _Run:
 
     def send_all(self, messages: Iterable[Message]) -> None:
         for message in messages:
+            if isinstance(message, Phase):
+                self.tell(message.phase, message.reason)
+                continue
             if isinstance(message, protocol.CorpusFound):
                 self.corpus_chars = message.chars
             self.channel.send(message)

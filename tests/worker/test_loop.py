@@ -44,8 +44,7 @@ def drive(*script: list, trainer: FakeTrainer | None = None, limits: Limits | No
 
 def test_it_greets_first_and_steps_until_told_to_stop() -> None:
     trainer, channel, goodbye = drive([], [], [Stop(id=3)])
-    assert isinstance(channel.sent[0], Phase)
-    assert isinstance(channel.sent[1], Hello)
+    assert isinstance(channel.sent[0], Hello)
     assert trainer.calls == ["greet", "step", "step", ("checkpoint", "", "final")]
     assert channel.of(Ack) == [Ack(id=3, command="stop", text="Stopping.")]
     assert goodbye == Goodbye(reason="asked to stop", saved=True, step=9, chars=900)
@@ -85,7 +84,7 @@ def test_pause_stops_the_steps_and_everything_else_works() -> None:
     assert trainer.calls.index(("reply", "hi")) < trainer.calls.index("evaluate")
     phases = [phase.phase for phase in channel.of(Phase)]
     assert phases == [
-        "starting", "running", "paused", "writing", "paused", "evaluating", "paused", "running", "stopping",
+        "running", "paused", "writing", "paused", "evaluating", "paused", "running", "stopping",
         "saving",
     ]  # fmt: skip
     assert [ack.id for ack in channel.of(Ack)] == [1, 2, 3, 4, 5]
@@ -195,6 +194,14 @@ def test_a_reply_that_fails_midway_ends_in_words() -> None:
     _, channel, _ = drive([Write(id=1, prompt="a")], [], [], [Stop()], trainer=trainer)
     assert channel.of(ReplyEnded)[0].reason == "failed"
     assert channel.of(Log)[0].text == "The card is full."
+
+
+def test_the_trainers_own_phases_are_followed_by_the_loops() -> None:
+    trainer = FakeTrainer()
+    step = trainer.step
+    trainer.step = lambda: [Phase(phase="evaluating"), *step()]  # type: ignore[method-assign, assignment]
+    _, channel, _ = drive([], [], trainer=trainer)
+    assert [phase.phase for phase in channel.of(Phase)][:4] == ["running", "evaluating"] * 2
 
 
 @pytest.mark.parametrize(

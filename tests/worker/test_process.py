@@ -40,7 +40,7 @@ class Worker:
     def __init__(self, mode: str, folder: Path, *flags: str) -> None:
         self.log = folder / "worker.log"
         text = folder / "text.txt"
-        text.write_text("some text")
+        text.write_text("some text to read\n" * 500)
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAM), mode, "--log", str(self.log), "--weights", str(folder / "weights"),
              *flags, str(text)],
