@@ -2,7 +2,7 @@
 
 Assignments are sorted by slot, so each expert sees one contiguous slice and runs one product a
 matrix: no padding, no per-character loop, no gathered weights. Gradients of expert weights go
-straight into the slots' own buffers (`ExpertSlots.accumulate`), never through autograd.
+straight to the slots (`ExpertSlots.accumulate`), never through autograd.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from minagi.pool.slots import ExpertSlots
+from minagi.pool.slots import ExpertSlots, GradientPart
 
 Slice = tuple[int, int, int]  # slot, first and last+1 of its assignments
 
@@ -141,13 +141,12 @@ def _level_backward(
     assignments: Assignments,
     slots: ExpertSlots,
 ) -> Tensor:
-    """Weight gradients into the slots; returns the gradient of the level's input [M, D]."""
+    """Weight gradients to the slots; returns the gradient of the level's input [M, D]."""
     up, _ = slots.compute(level)
+    slots.accumulate(GradientPart(level, assignments.slices, (d_both, level_input, d_y, hidden)))
     d_input = torch.empty_like(level_input)
     for slot, start, stop in assignments.slices:
-        rows = slice(start, stop)
-        slots.accumulate(level, slot, d_both[rows], level_input[rows], d_y[rows], hidden[rows])
-        torch.mm(d_both[rows], up[slot], out=d_input[rows])
+        torch.mm(d_both[start:stop], up[slot], out=d_input[start:stop])
     if slots.depth > 1:
         d_input += d_y
     return d_input

@@ -20,6 +20,9 @@ def level_names(level: int) -> tuple[str, str, str]:
     return f"{prefix}w1", f"{prefix}w3", f"{prefix}w2"
 
 
+WAITING_NUMBERS_MAX = 1 << 27  # numbers of gradient parts held before they are added up
+
+
 @dataclass
 class _Level:
     up: Tensor
@@ -41,6 +44,22 @@ class _Level:
         ]
 
 
+@dataclass(frozen=True)
+class GradientPart:
+    """What one dispatch leaves for the weight gradients of a level.
+
+    `tensors`: d_both [M, 2W], input [M, D], d_y [M, D], hidden [M, W]; `slices` say whose rows are whose.
+    """
+
+    level: int
+    slices: list[tuple[int, int, int]]  # slot, first and last+1 row
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor]
+
+    @property
+    def numbers(self) -> int:
+        return sum(tensor.numel() for tensor in self.tensors)
+
+
 class ExpertSlots:
     """Stacked tensors of every slot, and the arithmetic that touches them directly."""
 
@@ -56,6 +75,8 @@ class ExpertSlots:
         self.count, self.d_model, self.width, self.depth, self.dtype = slots, d_model, width, depth, dtype
         up, down = (slots, 2 * width, d_model), (slots, d_model, width)
         self.levels: list[_Level] = []
+        self._waiting: list[GradientPart] = []
+        self._waiting_numbers = 0
         for _ in range(depth):
             full = [(torch.zeros(up, device=device), torch.zeros(down, device=device)) for _ in range(4)]
             weights, grads, first, second = full
@@ -70,17 +91,42 @@ class ExpertSlots:
         """`up` [S, 2W, D] and `down` [S, D, W] in the compute precision."""
         return self.levels[level].up_low, self.levels[level].down_low
 
-    def accumulate(
-        self, level: int, slot: int, d_both: Tensor, level_input: Tensor, d_y: Tensor, hidden: Tensor
-    ) -> None:
-        """Add one slice's weight gradients: up += d_bothᵀ · input, down += d_yᵀ · hidden."""
-        held = self.levels[level]
+    def accumulate(self, part: GradientPart) -> None:
+        """Take one call's part of the weight gradients; it is added up by `settle_grad`, or when enough wait.
+
+        The rows of a forward use the same experts again and again, ever fewer characters each. One
+        product over all rows' characters is far cheaper than one a row, and is rounded once.
+        """
+        self._waiting.append(part)
+        self._waiting_numbers += part.numbers
+        if self._waiting_numbers > WAITING_NUMBERS_MAX:
+            self.settle_grad()
+
+    def settle_grad(self) -> None:
+        """Bring the gradients up to date: up += d_bothᵀ · input, down += d_yᵀ · hidden, slot by slot."""
+        for index, level in enumerate(self.levels):
+            parts = [part for part in self._waiting if part.level == index]
+            by_slot: dict[int, list[tuple[GradientPart, slice]]] = {}
+            for part in parts:
+                for slot, start, stop in part.slices:
+                    by_slot.setdefault(slot, []).append((part, slice(start, stop)))
+            for slot, pieces in by_slot.items():
+                d_both, inputs, d_y, hidden = (
+                    torch.cat([part.tensors[i][rows] for part, rows in pieces])
+                    if len(pieces) > 1
+                    else pieces[0][0].tensors[i][pieces[0][1]]
+                    for i in range(4)
+                )
+                self._add_products(level.up_grad[slot], d_both, inputs)
+                self._add_products(level.down_grad[slot], d_y, hidden)
+        self._waiting.clear()
+        self._waiting_numbers = 0
+
+    def _add_products(self, grad: Tensor, left: Tensor, right: Tensor) -> None:
         if self.dtype == torch.float32:
-            held.up_grad[slot].addmm_(d_both.t(), level_input)
-            held.down_grad[slot].addmm_(d_y.t(), hidden)
+            grad.addmm_(left.t(), right)
         else:
-            held.up_grad[slot] += d_both.t() @ level_input
-            held.down_grad[slot] += d_y.t() @ hidden
+            grad += left.t() @ right
 
     def zero_grad(self, slots: list[int]) -> None:
         """Clear the gradients of these slots."""

@@ -75,6 +75,7 @@ class Optimiser:
 
     def gradients(self) -> list[Tensor]:
         """Every gradient the coming step uses; parameters without one get zeros."""
+        self.pool.slots.settle_grad()
         for parameter in self.net.parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -130,6 +131,7 @@ class Optimiser:
 
     def skip(self) -> None:
         """Give this gradient up."""
+        self.pool.slots.settle_grad()
         self.pool.skip_step()
         self.zero_grad()
 
