@@ -131,6 +131,10 @@ class MinagiApp(App[None], inherit_bindings=False):
         """SIGTERM or SIGHUP: give the terminal back at once; `finish` lets the worker save."""
         self.exit(return_code=128 + number)
 
+    def terminal_lost(self) -> None:
+        """The terminal is gone without a signal: nothing can be shown, what was learned can be kept."""
+        self.exit(return_code=EXIT_FAILED)
+
     async def finish(self) -> None:
         """After the screen is gone: let a worker that still runs save, and wait for it."""
         await self.source.close(self.fold, save=True)

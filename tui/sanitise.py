@@ -99,20 +99,29 @@ def scrub(message: Message) -> Message:
     changed = {}
     for name, annotation, default in _SPECS.get(type(message)) or _spec(type(message)):
         value = getattr(message, name)
-        if name == "data":
-            clean: Any = value if isinstance(value, str) else ""
-        elif annotation == "str":
-            clean = clean_text(value) if isinstance(value, str) else default
-        elif annotation == "int":
-            clean = whole(value)
-        elif annotation == "float":
-            clean = number(value)
-            clean = default if clean is None else clean
-        else:
-            clean = _deep(value, 0)
+        clean = value if name == "data" and isinstance(value, str) else _as(annotation, value, default)
         if clean is not value:
             changed[name] = clean
     return dataclasses.replace(message, **changed) if changed else message
+
+
+def _as(annotation: str, value: Any, default: Any) -> Any:
+    """`value` as what its field promises; the field's default where it is something else."""
+    if annotation == "str":
+        return clean_text(value) if isinstance(value, str) else default
+    if annotation == "int":
+        clean = whole(value)
+        return value if clean == value and isinstance(value, int) else clean
+    if annotation.startswith("float"):
+        found = number(value)
+        if found is None:
+            return None if "None" in annotation else default
+        return value if found == value and isinstance(value, float) else found
+    if annotation == "bool":
+        return value is True
+    if annotation.startswith("list"):
+        return _deep(value, 0) if isinstance(value, (list, tuple)) else []
+    return _deep(value, 0) if isinstance(value, Mapping) else {}
 
 
 def _spec(kind: type[Message]) -> list[tuple[str, str, Any]]:

@@ -45,21 +45,24 @@ class Series:
         width = self.width or (self.span / self.capacity)
         if last is not None and (x <= last.end or (width and x // width == last.x // width)):
             merged = Bucket(last.x, min(last.low, y), max(last.high, y), y, max(x, last.end))
-            return replace(self, buckets=(*buckets[:-1], merged))
+            return Series((*buckets[:-1], merged), self.width, self.span, self.capacity)
         buckets = (*buckets, Bucket(x, y, y, y, x))
         if self.span:
-            buckets = tuple(b for b in buckets if b.end >= x - self.span)[-self.capacity - 1 :]
-            return replace(self, buckets=buckets)
+            first = next(place for place, bucket in enumerate(buckets) if bucket.end >= x - self.span)
+            return Series(
+                buckets[max(first, len(buckets) - self.capacity - 1) :], 0.0, self.span, self.capacity
+            )
         if len(buckets) <= self.capacity:
-            return replace(self, buckets=buckets)
+            return Series(buckets, self.width, 0.0, self.capacity)
         width = max(2 * self.width, (x - buckets[0].x) / (self.capacity / 2))
-        return replace(self, buckets=merge(buckets, width), width=width)
+        return Series(merge(buckets, width), width, 0.0, self.capacity)
 
     def cut(self, x: float) -> Series:
         """Without the readings after `x` (the model is again what it was there)."""
         if not self.buckets or self.buckets[-1].end <= x:
             return self
-        return replace(self, buckets=tuple(b for b in self.buckets if b.x <= x))
+        kept = (b if b.end <= x else b._replace(end=x) for b in self.buckets if b.x <= x)
+        return replace(self, buckets=tuple(kept))
 
     @property
     def last(self) -> float | None:

@@ -112,13 +112,15 @@ def _without_a_terminal(arguments: argparse.Namespace, missing: str) -> NoReturn
 async def _run(app: MinagiApp) -> int:
     """The app, then whatever time its worker needs to save."""
     _write(terminal.KEEP_TITLE)
+    loop = asyncio.get_running_loop()
+    screen = terminal.outlast()
+    screen.on_gone = lambda: loop.call_soon_threadsafe(app.terminal_lost)
     try:
         await app.run_async()
     finally:
         _write(terminal.RESTORE_TITLE)
         if app.source.live and not app.source.recorded:
             _say("Saving what was learned…")
-        loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 loop.add_signal_handler(getattr(signal, name), app.source.hurry)

@@ -1,8 +1,11 @@
-"""The terminal itself: whether there is one, and its title."""
+"""The terminal itself: whether there is one, its title, and what happens when it goes away."""
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Callable
+from typing import TextIO
 
 from tui.sanitise import clean_line
 
@@ -22,3 +25,50 @@ def missing() -> str:
 def title_sequence(title: str) -> str:
     """What sets the window's title."""
     return f"\x1b]0;{clean_line(title, 100)}\x07"
+
+
+class LastingStream(io.TextIOBase):
+    """A stream to a terminal that may go away: from the first failed write on it takes all and keeps none.
+
+    Textual writes from a thread behind a bounded queue. A write that raised would end the thread, and
+    the app would then wait for room in the queue for ever, with the model unsaved.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._gone = False
+        self.on_gone: Callable[[], object] = lambda: None  # called once, from the writing thread
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def write(self, text: str) -> int:
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._stream.flush)
+
+    def isatty(self) -> bool:
+        return not self._gone and self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def _try(self, act: Callable[[], object]) -> None:
+        if self._gone:
+            return
+        try:
+            act()
+        except (OSError, ValueError):
+            self._gone = True
+            self.on_gone()
+
+
+def outlast() -> LastingStream:
+    """Put a lasting stream in the place that Textual draws to."""
+    assert sys.__stderr__ is not None  # `missing` was asked before
+    lasting = LastingStream(sys.__stderr__)
+    setattr(sys, "__stderr__", lasting)  # noqa: B010 - declared final, and the only way in
+    return lasting

@@ -117,7 +117,11 @@ def story(steps: int = 1600, seed: int = 7) -> Iterator[p.Message]:
         if step % 100 == 0:
             yield held_out(step)
             yield p.Rate(
-                step, 1.0 if step < 1500 else 0.84, 1.1, "Held-out still falls clearly: the rate stays.", step == 1500
+                step,
+                1.0 if step < 1500 else 0.84,
+                1.1,
+                "Held-out still falls clearly: the rate stays.",
+                step == 1500,
             )
             gain = 0.009 + 0.00001 * step
             yield p.Window(
@@ -125,10 +129,12 @@ def story(steps: int = 1600, seed: int = 7) -> Iterator[p.Message]:
                 "Reading further back pays: the window grows." if gain > 0.015 else "",
             )  # fmt: skip
         if step == 700:
-            yield p.Growth(at, step, chars, [26], [], "there was room and every expert was used", chars + 200_000)
+            yield p.Growth(
+                at, step, chars, [26], [], "there was room and every expert was used", chars + 200_000
+            )
         if step == 1200:
             yield p.Growth(
-                at, step, chars, [], [], "No growth: 2 experts are still in their trial, 2 at most at a time.",
+                at, step, chars, [], [], "No growth: 2 experts are in their trial, 2 at most at a time.",
                 chars + 400_000,
             )  # fmt: skip
         if step % 500 == 0:

@@ -1,0 +1,282 @@
+"""The reducer: whatever comes in whatever order, the state stays bounded, finite and drawable."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from typing import Any
+
+import fake_run as fr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from minagi.worker import protocol as p
+from tui.reducers import reduce
+from tui.sanitise import clean_line
+from tui.state import (
+    LOG_LIMIT,
+    TURN_LIMIT,
+    TURN_TEXT_LIMIT,
+    AppState,
+    Asked,
+    NotUnderstood,
+    WorkerEnded,
+    WorkerStarted,
+    initial,
+)
+from tui.status import status
+
+NOW = fr.START
+
+
+def fold(events: list[p.Message], state: AppState | None = None, now: float = NOW) -> AppState:
+    state = state or initial(now, 1e6)
+    for event in events:
+        state = reduce(state, event, now)
+    return state
+
+
+# ------------------------------------------------------------------------------- anything at all
+
+NUMBERS = st.one_of(
+    st.integers(-5, 2_000_000), st.just(10**30), st.floats(), st.sampled_from([math.nan, math.inf, -math.inf])
+)
+TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(["\x1b[31m", "a" * 5000, "[/b]", "running", "R" * 9]))
+SCALARS = st.one_of(NUMBERS, TEXTS, st.none(), st.booleans())
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+_BY_KIND = {"int": NUMBERS, "float": NUMBERS, "str": TEXTS, "bool": st.booleans()}
+
+
+def values_of(annotation: str) -> st.SearchStrategy[Any]:
+    if annotation in _BY_KIND:
+        return _BY_KIND[annotation]
+    if annotation.startswith("list"):
+        return st.lists(VALUES, max_size=8)
+    if annotation.startswith("dict"):
+        return st.dictionaries(st.text(max_size=6), VALUES, max_size=5)
+    return VALUES
+
+
+@st.composite
+def any_event(draw: st.DrawFn) -> p.Message:
+    kind = draw(st.sampled_from([*p.EVENTS.values(), Asked, NotUnderstood, WorkerEnded, WorkerStarted]))
+    if kind is Asked:
+        command = draw(st.sampled_from([p.Write, p.Pause, p.Set, p.NewChat, p.Checkpoint]))
+        return Asked(command(id=draw(st.integers(0, 4))))
+    if kind in (NotUnderstood, WorkerEnded, WorkerStarted):
+        return kind()
+    fields = {f.name: draw(values_of(str(f.type))) for f in dataclasses.fields(kind) if draw(st.booleans())}
+    if "id" in fields:
+        fields["id"] = draw(st.integers(0, 4))
+    return kind(**fields)
+
+
+def figures(value: Any) -> list[float]:
+    """Every number in a state, however deep."""
+    if isinstance(value, float):
+        return [value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [n for f in dataclasses.fields(value) for n in figures(getattr(value, f.name))]
+    if isinstance(value, dict):
+        return [n for entry in value.values() for n in figures(entry)]
+    if isinstance(value, (tuple, list)):
+        return [n for entry in value for n in figures(entry)]
+    return []
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(any_event(), max_size=25))
+def test_any_events_in_any_order_leave_a_sound_state(events: list[p.Message]) -> None:
+    state = initial(NOW, 1e6)
+    for event in events:
+        before = state
+        state = reduce(state, event, NOW)
+        assert isinstance(before, AppState)  # the old value is still one: nothing is changed in place
+    assert all(math.isfinite(n) for n in figures(dataclasses.replace(state, pending=())))
+    assert len(state.log) <= LOG_LIMIT
+    assert len(state.chat) <= TURN_LIMIT
+    for line in state.log:
+        assert clean_line(line.text) == line.text
+    status(state, NOW + 1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 3))
+def test_a_run_shuffled_and_repeated_does_no_harm(dice: random.Random, times: int) -> None:
+    events = list(fr.story(60)) * times
+    dice.shuffle(events)
+    state = fold(events)
+    xs = [bucket.x for bucket in state.curves.raw.buckets]
+    assert xs == sorted(xs)
+
+
+# ------------------------------------------------------------------------------------- the story
+
+
+def test_a_run_is_told_whole() -> None:
+    state = fold(list(fr.story(1600)))
+    assert state.link == "live"
+    assert state.metrics.step == 1600
+    assert [subject.name for subject in state.subjects] == list(fr.SUBJECTS)
+    assert state.subjects[0].before == 5.5
+    assert state.pool.counts["resident"] == fr.SLOTS
+    assert state.curves.best is not None
+    assert state.curves.best[0] == 1600 * fr.STEP_CHARS
+    assert {mark.kind for mark in state.curves.marks} == {"saved", "born"}
+    assert state.births[-1].born == [26]
+    told = " ".join(line.text for line in state.log)
+    assert "Saved at step 1,500" in told
+    assert "Expert 26 born: there was room and every expert was used." in told
+
+
+def test_equal_events_leave_the_parts_they_do_not_touch_as_they_are() -> None:
+    state = fold(list(fr.story(50)))
+    after = reduce(state, fr.metrics(51, random.Random(0)), NOW)
+    assert after.pool is state.pool
+    assert after.log is state.log
+    assert after.chat is state.chat
+
+
+def test_a_loss_that_is_no_number_shows_as_divergence_until_it_is_one_again() -> None:
+    noise = random.Random(0)
+    state = fold([fr.hello(), fr.metrics(1, noise)])
+    lost = dataclasses.replace(fr.metrics(2, noise), loss=math.nan)
+    state = reduce(state, lost, NOW)
+    assert state.diverged
+    assert state.alerts[-1].bell
+    assert not reduce(state, fr.metrics(3, noise), NOW).diverged
+
+
+def test_a_model_resumed_without_a_step_is_not_diverged() -> None:
+    state = fold([fr.hello(step=100, chars=51_200), p.Metrics(step=100, chars=51_200)])
+    assert not state.diverged
+
+
+def test_reverting_takes_the_curves_back_and_leaves_a_mark() -> None:
+    events = list(fr.story(1000))
+    state = fold(events)
+    state = reduce(state, p.Reverted(NOW, "s500", "u", 500, 500 * 512, 2.0, "asked"), NOW)
+    assert state.curves.raw.end <= 500 * 512
+    assert state.curves.best is not None and state.curves.best[0] <= 500 * 512
+    assert state.curves.marks[-1].kind == "reverted"
+    assert state.metrics.step == 500
+    assert state.metrics.unsaved_chars == 0
+
+
+def test_a_new_worker_goes_on_where_the_checkpoint_was() -> None:
+    state = fold([*fr.story(200), WorkerEnded(-9, ("last words",), False)])
+    assert state.link == "died"
+    assert state.alerts[-1].bell
+    state = fold([WorkerStarted(), fr.hello(fresh=False, step=100, chars=51_200)], state)
+    assert state.link == "live"
+    assert state.curves.raw.end <= 51_200
+    assert state.ending is None
+
+
+def test_an_end_that_was_asked_for_is_no_death() -> None:
+    assert fold([fr.hello(), WorkerEnded(0, (), True)]).link == "ended"
+    assert fold([fr.hello(), WorkerEnded(0, (), False)]).link == "ended"
+    assert fold([fr.hello(), p.Failure("The disk is full."), WorkerEnded(1, (), False)]).link == "died"
+
+
+def test_a_pass_over_the_corpus_is_told_once() -> None:
+    noise = random.Random(0)
+    shares = [0.99, 0.999, 1.0, 1.001, 1.5]
+    events = [dataclasses.replace(fr.metrics(k + 1, noise), corpus_share=s) for k, s in enumerate(shares)]
+    state = fold([fr.hello(), *events])
+    assert sum("Pass 1 over the corpus" in line.text for line in state.log) == 1
+
+
+# -------------------------------------------------------------------------------------- commands
+
+
+def test_commands_are_pending_until_they_are_acknowledged() -> None:
+    state = fold([fr.hello(), p.Phase("running"), Asked(p.Pause(id=1))])
+    assert status(state, NOW).word == "pausing…"
+    state = fold([p.Phase("paused"), p.Ack(1, "pause")], state)
+    assert state.pending == ()
+    assert status(state, NOW).word == "paused"
+
+
+def test_a_refusal_is_told_in_the_workers_words() -> None:
+    state = fold([fr.hello(), Asked(p.Checkpoint(id=1)), p.Ack(1, "checkpoint", False, "This is a dry run.")])
+    assert state.alerts[-1].text == "This is a dry run."
+    assert state.log[-1].level == "warning"
+
+
+def test_learning_from_the_chat_holds_only_once_it_is_acknowledged() -> None:
+    state = fold([fr.hello(), Asked(p.Set(id=1, key="learn_from_chat", value=True))])
+    assert not state.learning
+    assert fold([p.Ack(1, "set")], state).learning
+
+
+# ------------------------------------------------------------------------------------------ chat
+
+
+def asked_to_write(id: int = 1, prompt: str = "hello") -> list[p.Message]:
+    return [fr.hello(), Asked(p.Write(id=id, prompt=prompt))]
+
+
+def test_a_reply_fills_up_and_ends() -> None:
+    text = "naïve 日記, and a rest"
+    state = fold([*asked_to_write(), *fr.reply(1, text)])
+    you, model = state.chat
+    assert (you.role, you.text) == ("you", "hello")
+    assert (model.text, model.phase, model.chars) == (text, "finished", len(text.encode()))
+    assert model.rows == 3 * model.chars
+    assert state.reply is None
+
+
+def test_model_output_cannot_drive_the_terminal() -> None:
+    evil = "\x1b]0;gotcha\x07\x1b[2J\u202eabc[/red]\x00"
+    state = fold([*asked_to_write(prompt="a\x1bb"), *fr.reply(1, evil)])
+    assert state.chat[0].text == "ab"
+    assert state.chat[1].text == "]0;gotcha[2Jabc[/red]"
+
+
+def test_a_reply_is_refused_in_its_own_place() -> None:
+    state = fold([*asked_to_write(), p.Ack(1, "write", False, "The prompt is longer than the window.")])
+    assert state.chat[1].phase == "failed"
+    assert state.chat[1].text == "The prompt is longer than the window."
+
+
+def test_chunks_of_replies_that_are_over_are_ignored() -> None:
+    state = fold([*asked_to_write(), *fr.reply(1, "done")])
+    assert reduce(state, p.ReplyChunk(1, "more", [1] * 4), NOW).chat is state.chat
+    assert reduce(state, p.ReplyChunk(77, "other", [1] * 5), NOW).chat is state.chat
+
+
+def test_a_worker_that_dies_takes_its_reply_with_it() -> None:
+    state = fold([*asked_to_write(), p.ReplyStarted(1), p.ReplyChunk(1, "hal", [1, 1, 1])])
+    state = reduce(state, WorkerEnded(-9, (), False), NOW)
+    assert state.chat[1].phase == "lost"
+    assert state.reply is None
+
+
+def test_an_endless_reply_is_bounded() -> None:
+    state = fold([*asked_to_write(), *(p.ReplyChunk(1, "x" * 4096, []) for _ in range(20))])
+    assert len(state.chat[1].text) == TURN_TEXT_LIMIT
+    assert state.chat[1].chars == 20 * 4096
+
+
+# ------------------------------------------------------------------------------------------- log
+
+
+def test_the_log_is_bounded_and_repetitions_are_counted() -> None:
+    state = fold([p.Log(NOW, "info", "run", f"line {n}") for n in range(LOG_LIMIT + 50)])
+    assert len(state.log) == LOG_LIMIT
+    state = fold([p.Log(NOW, "info", "run", "again and again")] * 5000, state)
+    assert len(state.log) == LOG_LIMIT
+    assert state.log[-1].times == 5000
+
+
+def test_a_flood_of_garbage_is_one_line() -> None:
+    state = fold([NotUnderstood(3, "\x1b[31mwhat")] * 1000)
+    assert len(state.log) == 1
+    assert "3,000 lines" in state.log[0].text
+    assert state.log[0].text.isprintable()
