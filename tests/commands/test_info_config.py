@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from minagi import cli
+from minagi.config import KEYS
+
+FIXTURE = Path(__file__).parents[3] / "shared" / "fixtures" / "small" / "weights"
+needs_fixture = pytest.mark.skipif(not FIXTURE.is_dir(), reason="needs ../shared/fixtures/small/weights")
+
+
+@needs_fixture
+def test_info_of_a_public_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", str(FIXTURE), "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert (body["step"], body["chars"], body["experts"], body["context"]) == (120, 23040, 12, 192)
+    assert body["made"] is True
+    assert body["snapshots"] == []
+    assert body["parameters"] == _numbers_in(FIXTURE)
+    assert cli.main(["info", str(FIXTURE)]) == 0
+    assert "experts      12 of width 96" in capsys.readouterr().out
+
+
+def _numbers_in(weights: Path) -> int:
+    """Every number that is learnt, counted from the files themselves."""
+    import numpy as np
+
+    total = 0
+    for path in (weights / "core.npz", weights / "routers.npz", *(weights / "experts").glob("*.npz")):
+        with np.load(path) as archive:
+            total += sum(
+                archive[name].size
+                for name in archive
+                if name != "head.weight" and name[-2:] not in ("_m", "_v")
+            )
+    return total
+
+
+def test_info_where_no_model_was_made(nobody_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (nobody_home / "w").mkdir()
+    assert cli.main(["info", "--weights", "w", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["made"] is False
+    assert cli.main(["info", "w"]) == 0
+    assert "no model has been made here yet" in capsys.readouterr().out
+    assert list((nobody_home / "w").iterdir()) == []
+
+
+def test_info_of_somebodys_folder(nobody_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["info", "."]) == 3
+    assert "text.txt" in capsys.readouterr().err
+
+
+def test_config_says_where_each_value_comes_from(
+    nobody_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nobody_home / "config.yaml").write_text("training:\n  clip: 2.0\n")
+    monkeypatch.setenv("MINAGI_POOL_TOP_K", "4")
+    argv = ["config", "--profile", "cpu", "--lr", "1e-3", "--json"]
+    assert cli.main(argv) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert list(body) == list(KEYS)
+    assert body["training.lr"] == {"value": 0.001, "from": "the command line"}
+    assert body["pool.top_k"] == {"value": 4, "from": "the environment"}
+    assert body["training.clip"]["from"].endswith("config.yaml")
+    assert body["model.d_model"]["from"] == "the profile cpu"
+    assert body["plots.last"]["from"] == "the defaults"
+
+
+def test_config_in_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "--no-halt-freeze"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(KEYS)
+    (line,) = [line for line in lines if line.startswith("model.halt_freeze")]
+    assert line.split("#")[0].strip() == "model.halt_freeze: false"
+    assert line.endswith("# the command line")
+
+
+def test_config_tells_of_a_file_it_passed_over(nobody_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (nobody_home / "config.yaml").write_text("services:\n  web: {}\n")
+    assert cli.main(["config"]) == 0
+    assert "passed over" in capsys.readouterr().err
