@@ -13,10 +13,10 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
+from minagi import protocol
 from minagi.config import Ui
 from minagi.errors import EXIT_FAILED, EXIT_OK
-from minagi.worker import protocol
-from minagi.worker.protocol import Command, Message
+from minagi.protocol import Command, Message
 from tui import exporting
 from tui.client import Source
 from tui.deck import Desk, bindings

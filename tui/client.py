@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from minagi import protocol
 from minagi.errors import UsageError
-from minagi.worker import protocol
-from minagi.worker.protocol import Command, Hello, Message, ProtocolError
+from minagi.protocol import Command, Hello, Message, ProtocolError
 from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
 
 Deliver = Callable[[Message], None]
@@ -237,7 +237,7 @@ class Worker(Source):
 
 
 def tail(log: str, early: IO[bytes]) -> tuple[str, ...]:
-    """The last lines a worker left: of its log, and of what it said before it had one."""
+    """The last lines a worker left: what it said before it had a log, and the end of that."""
     size = early.seek(0, os.SEEK_END)
     early.seek(max(0, size - TAIL_BYTES))
     text = early.read()
@@ -245,7 +245,7 @@ def tail(log: str, early: IO[bytes]) -> tuple[str, ...]:
         with contextlib.suppress(OSError, ValueError), Path(log).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
-            text = file.read() + text
+            text += file.read()
     lines = [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
     return tuple(lines[-TAIL_LINES:])
 
@@ -297,13 +297,13 @@ class Recording(Source):
 
     async def _play(self, line: bytes | None, before: float | None, deliver: Deliver) -> float | None:
         """Deliver one line when its time has come; returns the time it was recorded at."""
-        await self._going.wait()
         message = understand(line)
         at = getattr(message, "at", 0.0) or None
         if at is not None and before is not None and self.speed > 0:
             await self._wait(min(max(0.0, at - before) / self.speed, self.longest_gap))
         elif self.speed <= 0:
             await self._wait(0.0)
+        await self._going.wait()
         if message is not None:
             deliver(message)
         return at or before

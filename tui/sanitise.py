@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from minagi.worker.protocol import EVENTS, Message
+from minagi.protocol import EVENTS, Message
 
 REPLACEMENT = "\ufffd"
 LINE_LIMIT = 400  # characters of a name or a sentence

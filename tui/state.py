@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from minagi.worker.protocol import (
+from minagi.protocol import (
     Command,
     CorpusFound,
     Growth,

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from minagi.worker import protocol as p
+from minagi import protocol as p
 from tui.client import Deliver, Source
 from tui.state import Closing, WorkerEnded, WorkerStarted
 

@@ -11,7 +11,7 @@ import fake_run as fr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from minagi.worker import protocol as p
+from minagi import protocol as p
 from tui.reducers import reduce
 from tui.sanitise import clean_line
 from tui.state import (

@@ -7,7 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minagi.worker import protocol as p
+from minagi import protocol as p
 from tui.sanitise import clean_line, clean_text, decode_utf8, number, scrub, whole
 
 ANY_TEXT = st.text(alphabet=st.characters(codec=None), max_size=200)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from minagi.worker import protocol
-from minagi.worker.protocol import Message
+from minagi import protocol
+from minagi.protocol import Message
 from tui import state as local
 from tui.reducers import chat, log, pool, run, training
 from tui.sanitise import scrub

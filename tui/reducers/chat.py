@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from minagi.worker.protocol import ReplyChunk, ReplyEnded, ReplyStarted, Write
+from minagi.protocol import ReplyChunk, ReplyEnded, ReplyStarted, Write
 from tui.sanitise import clean_line, clean_text, decode_utf8, wholes
 from tui.state import TURN_LIMIT, TURN_TEXT_LIMIT, AppState, Turn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minagi.worker.protocol import Log
+from minagi.protocol import Log
 from tui.sanitise import clean_line
 from tui.state import ALERT_LIMIT, LOG_LIMIT, Alert, AppState, LogLine, Noted, NotUnderstood
 from tui.words import plural, sentence

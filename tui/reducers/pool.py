@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from minagi.worker.protocol import Growth, Pool
+from minagi.protocol import Growth, Pool
 from tui.reducers.log import alert, say
 from tui.reducers.training import marked
 from tui.sanitise import number, numbers, wholes

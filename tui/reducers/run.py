@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minagi.worker.protocol import (
+from minagi.protocol import (
     Ack,
     CorpusFound,
     Failure,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from minagi.worker.protocol import HeldOut, Memory, Metrics, Rate, Subjects, Window
+from minagi.protocol import HeldOut, Memory, Metrics, Rate, Subjects, Window
 from tui import words
 from tui.reducers.log import alert, say
 from tui.sanitise import clean_line, number, whole

@@ -1,0 +1,288 @@
+"""A real child process that greets, dies, hangs, floods and speaks garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minagi import protocol as p
+from minagi.errors import UsageError
+from tui.client import TAIL_LINES, Deadlines, LineReader, Recording, Worker, tail, understand, worker_command
+from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
+
+PRELUDE = """
+import sys, time, signal, json
+def say(**body):
+    sys.stdout.write(json.dumps(body) + "\\n"); sys.stdout.flush()
+"""
+QUICK = Deadlines(stop=0.15, terminate=0.15, kill=5.0)
+
+
+def child(body: str, deadlines: Deadlines = QUICK) -> Worker:
+    return Worker([sys.executable, "-c", PRELUDE + textwrap.dedent(body)], deadlines)
+
+
+class Heard(list):
+    """Everything that was delivered, and a way to wait for a kind."""
+
+    def of(self, kind: type) -> list:
+        return [message for message in self if isinstance(message, kind)]
+
+    async def until(self, kind: type, count: int = 1) -> None:
+        async with asyncio.timeout(20) if sys.version_info >= (3, 11) else _no_timeout():
+            while len(self.of(kind)) < count:
+                await asyncio.sleep(0.005)
+
+
+class _no_timeout:
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+
+async def test_events_come_in_order_and_the_end_is_told() -> None:
+    heard = Heard()
+    await child("say(type='hello', model='m'); say(type='phase', phase='running'); say(type='novelty')").run(
+        heard.append
+    )
+    assert [type(message) for message in heard] == [WorkerStarted, p.Hello, p.Phase, WorkerEnded]
+    assert heard[-1] == WorkerEnded(0, (), False)
+
+
+async def test_a_death_brings_its_status_and_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    log.write_text("one\n\ntwo\n" + "x\x1b[31m\n" * 40 + "the last line\n")
+    heard = Heard()
+    worker = child(f"say(type='hello', log={str(log)!r}); sys.stderr.write('early words\\n'); sys.exit(3)")
+    await worker.run(heard.append)
+    ended = heard[-1]
+    assert ended.status == 3
+    assert ended.tail[-1] == "the last line"
+    assert len(ended.tail) == TAIL_LINES
+    assert not worker.live
+    assert not worker.send(p.Pause(1))
+
+
+async def test_a_worker_that_cannot_start_says_why() -> None:
+    heard = Heard()
+    await Worker(["/nonexistent/python"]).run(heard.append)
+    assert heard == [
+        WorkerEnded(None, ("/nonexistent/python cannot be started: No such file or directory.",), False)
+    ]
+
+
+async def test_commands_arrive_and_are_acknowledged() -> None:
+    worker = child(
+        """
+        for line in sys.stdin:
+            body = json.loads(line)
+            say(type='ack', id=body['id'], command=body['type'])
+            if body['type'] == 'stop': break
+        """
+    )
+    heard = Heard()
+    running = asyncio.create_task(worker.run(heard.append))
+    await heard.until(WorkerStarted)
+    assert worker.send(p.Pause(1))
+    await heard.until(p.Ack)
+    await worker.close(heard.append)
+    await running
+    assert [ack.command for ack in heard.of(p.Ack)] == ["pause", "stop"]
+    assert heard[-1] == WorkerEnded(0, (), True)
+    assert [rung.rung for rung in heard.of(Closing)] == ["stop"]
+
+
+async def test_closing_its_stdin_is_enough_to_end_a_worker() -> None:
+    worker = child("say(type='hello'); sys.stdin.read()", Deadlines(stop=20))
+    heard = Heard()
+    running = asyncio.create_task(worker.run(heard.append))
+    await heard.until(p.Hello)
+    await worker.close(heard.append)
+    await running
+    assert heard[-1].asked
+
+
+async def test_the_ladder_terminates_what_does_not_stop() -> None:
+    worker = child("say(type='hello'); time.sleep(60)")
+    heard = Heard()
+    running = asyncio.create_task(worker.run(heard.append))
+    await heard.until(p.Hello)
+    await worker.close(heard.append)
+    await running
+    assert [rung.rung for rung in heard.of(Closing)] == ["stop", "terminate"]
+    assert heard[-1].status == -15
+
+
+async def test_the_ladder_kills_what_does_not_terminate() -> None:
+    worker = child("signal.signal(signal.SIGTERM, signal.SIG_IGN); say(type='hello'); time.sleep(60)")
+    heard = Heard()
+    running = asyncio.create_task(worker.run(heard.append))
+    await heard.until(p.Hello)
+    await worker.close(heard.append)
+    await running
+    assert [rung.rung for rung in heard.of(Closing)] == ["stop", "terminate", "kill"]
+    assert heard[-1].status == -9
+
+
+async def test_without_saving_it_is_never_terminated_since_that_would_save() -> None:
+    worker = child("say(type='hello'); time.sleep(60)")
+    heard = Heard()
+    running = asyncio.create_task(worker.run(heard.append))
+    await heard.until(p.Hello)
+    await worker.close(heard.append, save=False)
+    await running
+    assert [rung.rung for rung in heard.of(Closing)] == ["stop", "kill"]
+
+
+async def test_impatience_takes_the_next_rung_at_once() -> None:
+    worker = child("say(type='hello'); time.sleep(60)", Deadlines(stop=600, terminate=600))
+    heard = Heard()
+    running = asyncio.create_task(worker.run(heard.append))
+    await heard.until(p.Hello)
+    closing = asyncio.create_task(worker.close(heard.append))
+    await heard.until(Closing)
+    worker.hurry()
+    await closing
+    await running
+    assert heard[-1].status == -15
+
+
+async def test_it_can_be_started_again() -> None:
+    worker = child("say(type='hello')")
+    heard = Heard()
+    await worker.run(heard.append)
+    await worker.run(heard.append)
+    assert len(heard.of(p.Hello)) == 2
+
+
+async def test_garbage_becomes_few_complaints_and_stops_nothing() -> None:
+    heard = Heard()
+    await child(
+        """
+        sys.stdout.buffer.write(b"\\xff\\x00 not json\\n" * 5000 + b'{"type": "metrics", "step": ""}\\n[]\\n')
+        sys.stdout.flush()
+        say(type='phase', phase='running')
+        """
+    ).run(heard.append)
+    assert sum(message.lines for message in heard.of(NotUnderstood)) == 5002
+    assert len(heard.of(NotUnderstood)) < 200
+    assert p.Phase("running") in heard
+
+
+async def test_a_flood_leaves_the_event_loop_its_turns() -> None:
+    worker = child(
+        "line = json.dumps(dict(type='metrics', step=1, loss=2.0)) + '\\n'\nsys.stdout.write(line * 20000)"
+    )
+    heard = Heard()
+    turns = 0
+
+    async def beat() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0.005)
+
+    beating = asyncio.create_task(beat())
+    await worker.run(heard.append)
+    beating.cancel()
+    assert len(heard.of(p.Metrics)) == 20_000
+    assert turns > 10
+
+
+async def test_another_version_is_refused_in_words() -> None:
+    heard = Heard()
+    await child("say(type='hello', version=99); time.sleep(60)").run(heard.append)
+    assert "version 99" in heard.of(Noted)[0].text
+    assert not heard.of(p.Hello)
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(1, 40), max_size=20), st.integers(4, 30))
+def test_lines_do_not_depend_on_how_the_bytes_arrive(data: bytes, cuts: list[int], limit: int) -> None:
+    whole = LineReader(limit).feed(data + b"\n")
+    reader, lines, place = LineReader(limit), [], 0
+    for size in cuts:
+        lines += reader.feed(data[place : place + size])
+        place += size
+    lines += reader.feed(data[place:] + b"\n")
+    assert lines == whole
+    assert all(line is None or len(line) <= limit for line in lines)
+
+
+def test_a_line_that_is_too_long_is_dropped_not_kept() -> None:
+    reader = LineReader(limit=10)
+    for _ in range(1000):
+        assert reader.feed(b"x" * 8) == []
+    assert reader.feed(b"\n{}\n") == [None, b"{}"]
+    assert isinstance(understand(None), NotUnderstood)
+
+
+def test_the_tail_survives_a_missing_log() -> None:
+    assert tail("/nonexistent/log", io.BytesIO(b"a\nb\n")) == ("a", "b")
+    assert tail("bad\0path", io.BytesIO(b"")) == ()
+
+
+def test_the_worker_runs_in_the_python_of_the_app() -> None:
+    assert worker_command(["--", "x"]) == [sys.executable, "-m", "minagi.worker", "--", "x"]
+
+
+# -------------------------------------------------------------------------------------- recordings
+
+
+def recorded(tmp_path: Path, *messages: p.Message, end: bytes = b"") -> Path:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"".join(p.encode(message) for message in messages) + end)
+    return path
+
+
+async def test_a_recording_plays_at_its_pace(tmp_path: Path) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    path = recorded(
+        tmp_path, p.Hello(at=100.0), p.Phase("running"), p.Metrics(at=100.5), p.Metrics(at=101.5),
+        p.Metrics(at=900.0), p.Metrics(at=1.0), end=b'{"type": "metrics"}',
+    )  # fmt: skip
+    heard = Heard()
+    await Recording(path, speed=2.0, sleep=sleep).run(heard.append)
+    assert waits == [0.25, 0.5, 2.0, 0.0]
+    assert len(heard.of(p.Metrics)) == 5
+    assert heard[-1] == WorkerEnded(0, (), True)
+
+
+async def test_a_recording_can_be_paused_and_refuses_the_rest(tmp_path: Path) -> None:
+    path = recorded(tmp_path, *[p.Metrics(at=float(n)) for n in range(3)])
+    source = Recording(path, sleep=lambda _: asyncio.sleep(0.005))
+    heard = Heard()
+    running = asyncio.create_task(source.run(heard.append))
+    await heard.until(p.Metrics)
+    assert source.send(p.Pause(1))
+    assert source.send(p.Checkpoint(2))
+    await asyncio.sleep(0.02)
+    seen = len(heard.of(p.Metrics))
+    assert not running.done()
+    assert [ack.ok for ack in heard.of(p.Ack)] == [True, False]
+    source.send(p.Resume(3))
+    await running
+    assert len(heard.of(p.Metrics)) == 3 >= seen
+
+
+async def test_a_recording_full_of_garbage_plays_what_it_can(tmp_path: Path) -> None:
+    path = recorded(tmp_path, p.Hello(), end=b"\xff\xfe\n{}\n" + p.encode(p.Phase("paused")))
+    heard = Heard()
+    await Recording(path, speed=0).run(heard.append)
+    assert len(heard.of(NotUnderstood)) == 2
+    assert heard.of(p.Phase)
+
+
+def test_a_recording_that_is_not_there_is_told_before_the_screen_is_taken(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="There is no recording"):
+        Recording(tmp_path / "none.jsonl")
