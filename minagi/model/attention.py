@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from minagi.model.buckets import bucket
+
 QUERY_BLOCK = 256  # queries a block: its scores [H, block, keys] should stay near the processor
 KEEP_UP_TO = 1024  # keys up to which probabilities are kept for the backward pass; beyond, they are redone
 
@@ -52,6 +54,11 @@ class _BlockAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, last: Tensor) -> Tensor:
         ctx.scale = q.shape[-1] ** -0.5
+        ctx.asking = q.shape[0]
+        short = bucket(ctx.asking, q.device) - ctx.asking
+        if short:
+            q = F.pad(q, (0, 0, 0, 0, 0, short))
+            last = F.pad(last, (0, short), value=int(last[-1]))
         q, k, v = (q * ctx.scale).transpose(0, 1), k.transpose(0, 1), v.transpose(0, 1)  # [H, ·, hd]
         ctx.blocks = []
         out = torch.empty_like(q)
@@ -59,19 +66,19 @@ class _BlockAttention(torch.autograd.Function):
         keep = any(ctx.needs_input_grad) and k.shape[1] <= KEEP_UP_TO
         for start in range(0, q.shape[1], QUERY_BLOCK):
             stop = min(start + QUERY_BLOCK, q.shape[1])
-            keys = int(last[stop - 1]) + 1
+            keys = min(bucket(int(last[stop - 1]) + 1, k.device), k.shape[1])
             p = _probabilities(q[:, start:stop], k[:, :keys], last[start:stop])
             torch.bmm(p, v[:, :keys], out=out[:, start:stop])
             ctx.blocks.append((start, stop, keys))
             if keep:
                 kept.append(p)
         ctx.save_for_backward(q, k, v, last, *kept)
-        return out.transpose(0, 1)
+        return out.transpose(0, 1)[: ctx.asking]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v, last, *kept = ctx.saved_tensors
-        d_out = grads[0].transpose(0, 1)
+        d_out = F.pad(grads[0], (0, 0, 0, 0, 0, q.shape[1] - ctx.asking)).transpose(0, 1)
         d_q = torch.empty_like(q)
         d_k, d_v = torch.zeros_like(k), torch.zeros_like(v)
         for index, (start, stop, keys) in enumerate(ctx.blocks):
@@ -82,4 +89,4 @@ class _BlockAttention(torch.autograd.Function):
             d_s = torch._softmax_backward_data(d_p, p, -1, p.dtype)
             torch.bmm(d_s, k[:, :keys], out=d_q[:, rows])
             d_k[:, :keys] += torch.bmm(d_s.transpose(1, 2), q[:, rows])
-        return d_q.transpose(0, 1) * ctx.scale, d_k.transpose(0, 1), d_v.transpose(0, 1), None
+        return d_q.transpose(0, 1)[: ctx.asking] * ctx.scale, d_k.transpose(0, 1), d_v.transpose(0, 1), None

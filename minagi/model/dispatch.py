@@ -1,7 +1,7 @@
 """The expert mixture: every character through its experts, as plain products over sorted slices.
 
 Assignments are sorted by slot, so each expert sees one contiguous slice and runs one product a
-matrix: no padding, no per-character loop, no gathered weights. Gradients of expert weights go
+matrix: no common padding, no per-character loop, no gathered weights. Gradients of expert weights go
 straight to the slots (`ExpertSlots.accumulate`), never through autograd.
 """
 
@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from minagi.model.buckets import bucket
 from minagi.pool.slots import ExpertSlots, GradientPart
 
 Slice = tuple[int, int, int]  # slot, first and last+1 of its assignments
@@ -22,28 +23,33 @@ Slice = tuple[int, int, int]  # slot, first and last+1 of its assignments
 class Assignments:
     """Which characters each slot serves, sorted by slot and, within one, by place in the text.
 
-    `order` [M] indexes the flattened [N, K] requests; `token` [M] are their characters.
+    Each slot's slice is filled up to a bucket's size: `token` [M] are the characters, N where a row only
+    fills up; `order` [M] indexes the flattened [N, K] requests, N·K where a row only fills up.
     """
 
     def __init__(self, slot_ids: Tensor, capacity: int) -> None:
+        characters, top_k = slot_ids.shape
+        device = slot_ids.device
         flat = slot_ids.flatten()
-        self.order = torch.argsort(flat, stable=True)
-        counts = torch.bincount(flat).tolist()
+        order = torch.argsort(flat, stable=True)
         self.slices: list[Slice] = []
         self.dropped = 0
         kept: list[Tensor] = []
+        places: list[Tensor] = []
         source = target = 0
-        for slot, count in enumerate(counts):
+        for slot, count in enumerate(torch.bincount(flat).tolist()):
             if not count:
                 continue
             taken = min(count, capacity) if capacity else count
             self.dropped += count - taken
-            kept.append(self.order[source : source + taken])
-            self.slices.append((slot, target, target + taken))
-            source, target = source + count, target + taken
-        if self.dropped:
-            self.order = torch.cat(kept)
-        self.token = self.order // slot_ids.shape[1]
+            kept.append(order[source : source + taken])
+            places.append(torch.arange(target, target + taken, device=device))
+            size = bucket(taken, device) if characters > 1 else taken
+            self.slices.append((slot, target, target + size))
+            source, target = source + count, target + size
+        self.order = order.new_full((target,), characters * top_k)
+        self.order[torch.cat(places)] = torch.cat(kept)
+        self.token = self.order // top_k
 
 
 def capacity_bound(factor: float, characters: int, top_k: int, slots: int) -> int:
@@ -56,17 +62,28 @@ def mix(x: Tensor, weights: Tensor, assignments: Assignments, slots: ExpertSlots
     if torch.is_grad_enabled():
         return _Mixture.apply(x, weights, assignments, slots)
     y, _ = _forward(x, assignments, slots)
-    return _combine(y, weights.flatten().index_select(0, assignments.order), assignments, x)
+    return _combine(y * _sorted(weights, assignments)[:, None], assignments, x.shape[0])
 
 
-def _combine(y: Tensor, weight: Tensor, assignments: Assignments, x: Tensor) -> Tensor:
-    out = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-    return out.index_add_(0, assignments.token, y.float() * weight[:, None])
+def _gathered(x: Tensor, assignments: Assignments) -> Tensor:
+    """x [N, D] -> the characters' rows [M, D], zeros where a row only fills up."""
+    return F.pad(x, (0, 0, 0, 1)).index_select(0, assignments.token)
+
+
+def _sorted(weights: Tensor, assignments: Assignments) -> Tensor:
+    """weights [N, K] -> [M], 0 where a row only fills up."""
+    return F.pad(weights.flatten(), (0, 1)).index_select(0, assignments.order)
+
+
+def _combine(y: Tensor, assignments: Assignments, characters: int) -> Tensor:
+    """Sum of each character's rows of y [M, D] -> [N, D] fp32."""
+    out = torch.zeros(characters + 1, y.shape[1], dtype=torch.float32, device=y.device)
+    return out.index_add_(0, assignments.token, y.float())[:characters]
 
 
 def _forward(x: Tensor, assignments: Assignments, slots: ExpertSlots) -> tuple[Tensor, list[Tensor]]:
     """Unweighted expert outputs [M, D], and per level its input and the two halves before the gate."""
-    level_input = x.index_select(0, assignments.token)
+    level_input = _gathered(x, assignments)
     saved = []
     for level in range(slots.depth):
         up, down = slots.compute(level)
@@ -90,19 +107,18 @@ class _Mixture(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, assignments: Assignments, slots: ExpertSlots) -> Tensor:
         y, saved = _forward(x, assignments, slots)
-        weight = weights.flatten().index_select(0, assignments.order)
+        weight = _sorted(weights, assignments)
         ctx.save_for_backward(weight, *saved)
         ctx.assignments, ctx.slots, ctx.shape = assignments, slots, weights.shape
-        return _combine(y, weight, assignments, x)
+        return _combine(y * weight[:, None], assignments, x.shape[0])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (grad,) = grads
         weight, *saved = ctx.saved_tensors
         assignments, slots = ctx.assignments, ctx.slots
-        characters = grad.shape[0]
         low = saved[0].dtype
-        d_y = grad.to(low).index_select(0, assignments.token)  # [M, D], not yet weighted
+        d_y = _gathered(grad.to(low), assignments)  # [M, D], not yet weighted
         d_weight = None
         for level in reversed(range(slots.depth)):
             level_input, both = saved[2 * level], saved[2 * level + 1]
@@ -124,12 +140,15 @@ class _Mixture(torch.autograd.Function):
             torch.mul(d_hidden, act, out=d_both[:, slots.width :])
             d_both[:, : slots.width] = torch.ops.aten.silu_backward(d_hidden * value, gate)
             d_y = _level_backward(level, level_input, hidden, d_y, d_both, assignments, slots)
-        d_x = torch.zeros(characters, d_y.shape[1], dtype=torch.float32, device=grad.device)
-        d_x.index_add_(0, assignments.token, d_y.float())
-        d_weights = torch.zeros(ctx.shape, dtype=torch.float32, device=grad.device)
         assert d_weight is not None
-        d_weights.view(-1)[assignments.order] = d_weight
-        return d_x.to(low), d_weights, None, None
+        d_weights = d_weight.new_zeros(math.prod(ctx.shape) + 1)
+        d_weights[assignments.order] = d_weight
+        return (
+            _combine(d_y, assignments, grad.shape[0]).to(low),
+            d_weights[:-1].view(ctx.shape),
+            None,
+            None,
+        )
 
 
 def _level_backward(

@@ -14,22 +14,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minagi.model.attention import attend
+from minagi.model.buckets import bucket, padded
 from minagi.model.shape import NORM_EPS
 
 
-class _MixedLinear(torch.autograd.Function):
-    """x · wᵀ with a low-precision copy of the weight; the weight's gradient is handed on in fp32."""
+class _Linear(torch.autograd.Function):
+    """x · wᵀ with the weight's copy in the compute precision; the weight's gradient is handed on in fp32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, low: Tensor) -> Tensor:
+        ctx.rows = x.shape[0]
+        x = padded(x, bucket(ctx.rows, x.device))
         ctx.save_for_backward(x, low)
-        return x @ low.t()
+        return (x @ low.t())[: ctx.rows]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        (grad,) = grads
         x, low = ctx.saved_tensors
-        return grad @ low, (grad.t() @ x).float(), None
+        grad = padded(grads[0], x.shape[0])
+        return (grad @ low)[: ctx.rows], (grad.t() @ x).float(), None
 
 
 class LowPrecision:
@@ -64,13 +67,11 @@ class LowPrecision:
 
     def linear(self, x: Tensor, weight: Tensor) -> Tensor:
         """x [N, in] in any precision times weight [out, in] -> [N, out] in the compute precision."""
-        if self.dtype == torch.float32:
-            return F.linear(x, weight)
-        low = self.of(weight)
-        x = x.to(self.dtype)
+        x, low = x.to(self.dtype), self.of(weight)
         if torch.is_grad_enabled() and weight.requires_grad:
-            return _MixedLinear.apply(x, weight, low)
-        return x @ low.t()
+            return _Linear.apply(x, weight, low)
+        rows = x.shape[0]
+        return (padded(x, bucket(rows, x.device)) @ low.t())[:rows]
 
 
 class Linear(nn.Module):
