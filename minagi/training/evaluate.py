@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -75,10 +75,13 @@ class Evaluator:
             losses.append(F.cross_entropy(reading.logits, targets[part], reduction="none"))
         return torch.cat(losses).double().cpu().numpy() if losses else np.empty(0)
 
-    def held_out(self, corpus: Corpus, chars: int, passage: int, window: int, chunk: int) -> Measured:
+    def held_out(
+        self, corpus: Corpus, chars: int, passage: int, window: int, chunk: int
+    ) -> Generator[None, None, Measured]:
         """Score about `chars` characters of the corpus's held-out text, evenly from its subjects.
 
-        The same passages whatever the window, so that readings can be compared as it grows.
+        The same passages whatever the window, so that readings can be compared as it grows. Yields after
+        every window, so that a caller can do other things in between, and returns the measurement.
         """
         total = Score()
         subjects: dict[str, Score] = {}
@@ -90,6 +93,7 @@ class Evaluator:
                     nats = self.nats(ids[start : start + window + 1], chunk)
                     score.add(nats)
                     total.add(nats)
+                    yield
         return Measured(total, subjects)
 
     def every_byte(self, ids: np.ndarray, window: int) -> Iterator[np.ndarray]:

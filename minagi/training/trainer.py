@@ -37,6 +37,7 @@ from minagi.training.start import Start
 from minagi.training.window import WindowGrowth, WindowMove
 
 FIRST_EVALUATION = 8_192  # characters of a newborn's life before its first reading; then they double
+READING_SECONDS = 0.1  # a slice of a held-out reading
 FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
 
@@ -88,6 +89,8 @@ class Trainer:
         self._generator = torch.Generator()
         self._admitted: list[int] = []
         self._figures_at = -math.inf
+        self._reading: Generator[None, None, Measured] | None = None  # a held-out reading in progress
+        self._reading_began = 0.0
         if not start.fresh:
             self._restore(engine.store.manifest)
         if start.lr_reset:
@@ -139,6 +142,7 @@ class Trainer:
         best = ours.get("best")
         self.guard.best = float(best) if isinstance(best, (int, float)) and math.isfinite(best) else None
         self.signal = GradSignal()
+        self._reading = None
 
     # ------------------------------------------------------------------------------------ greeting
 
@@ -154,12 +158,15 @@ class Trainer:
         yield self._window_event(None)
         yield from self._figures()
         if not self.start.fresh:
-            yield from self.evaluate()
+            self._begin_reading()
 
     # ---------------------------------------------------------------------------------------- step
 
     def step(self) -> Iterator[Message]:
-        """One training step, then whatever is due: going back, window, held-out, growth, saving."""
+        """One training step and whatever is due after it, or a slice of the held-out reading in progress."""
+        if self._reading is not None:
+            yield from self._go_on_reading(READING_SECONDS)
+            return
         yield from self._watch()
         began = self._clock()
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
@@ -232,7 +239,7 @@ class Trainer:
         since = progress.chars - progress.evaluated_chars
         early = max(FIRST_EVALUATION, progress.evaluated_chars)
         if since >= min(self.settings.training.eval_every_chars, early):
-            yield from self.evaluate()
+            self._begin_reading()
         if self.selection.due(progress):
             yield from self._select()
         elif self.checkpoints.due():
@@ -291,20 +298,40 @@ class Trainer:
     # -------------------------------------------------------------------------------- measuring
 
     def evaluate(self) -> Iterator[Message]:
-        """Measure held-out text, let it move the rate, and guard against divergence."""
+        """Measure held-out text now, from beginning to end."""
         if not self.corpus.held_out_chars:
-            self.progress.evaluated_chars = self.chars
-            return
+            raise UsageError("There is no held-out text to measure: too little text was given.")
+        self._begin_reading()
+        while self._reading is not None:
+            yield from self._go_on_reading(math.inf)
+
+    def _begin_reading(self) -> None:
+        """Begin a held-out reading; the coming steps are slices of it, so that a chat need not wait."""
+        self.progress.evaluated_chars = self.chars
+        if self.corpus.held_out_chars:
+            self._reading_began = self._clock()
+            self._reading = self.engine.evaluator.held_out(
+                self.corpus,
+                self.settings.data.eval_chars,
+                self.settings.model.context_end,
+                self.window.context,
+                self.settings.training.chunk,
+            )
+
+    def _go_on_reading(self, seconds: float) -> Iterator[Message]:
+        """Go on measuring for about `seconds`; at the end, judge what was measured."""
         yield protocol.Phase(phase="evaluating")
+        assert self._reading is not None
         began = self._clock()
-        data = self.settings.data
-        measured = self.engine.evaluator.held_out(
-            self.corpus,
-            data.eval_chars,
-            self.settings.model.context_end,
-            self.window.context,
-            self.settings.training.chunk,
-        )
+        try:
+            while self._clock() - began < seconds:
+                next(self._reading)
+        except StopIteration as end:
+            self._reading = None
+            yield from self._judge(end.value)
+
+    def _judge(self, measured: Measured) -> Iterator[Message]:
+        """A held-out reading may move the rate, and guards against divergence."""
         nats, stderr = measured.total.nats, measured.total.stderr
         if nats is None:
             return
@@ -312,18 +339,16 @@ class Trainer:
         before = self.guard.best
         rescue = self.guard.held_out(nats)
         progress.val = nats
-        yield self._held_out_event(measured, nats, before is None or nats < before, self._clock() - began)
+        yield self._held_out_event(measured, nats, before is None or nats < before)
         move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
-        progress.evaluated_chars, progress.evaluated_step = progress.chars, progress.step
+        progress.evaluated_step = progress.step
         yield protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
         if move.notable:
             yield _log("rate", move.sentence)
         if rescue is not None:
             yield from self._rescue(rescue)
 
-    def _held_out_event(
-        self, measured: Measured, nats: float, best: bool, seconds: float
-    ) -> protocol.HeldOut:
+    def _held_out_event(self, measured: Measured, nats: float, best: bool) -> protocol.HeldOut:
         subjects: dict[str, dict[str, float | None]] = {}
         for name, score in measured.subjects.items():
             known = self.progress.subject(name)
@@ -341,7 +366,7 @@ class Trainer:
             stderr=measured.total.stderr,
             best=best,
             subjects=subjects,
-            seconds=seconds,
+            seconds=self._clock() - self._reading_began,
             gap=self._gap(),
         )
 
