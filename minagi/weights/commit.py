@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +92,7 @@ def present_files(places: Places, model: layout.Model) -> list[str]:
 def commit(places: Places, snapshot: Snapshot, remove: Iterable[str]) -> None:
     """Makes the directory's files those of `snapshot` (sealed in `incoming/`, or kept); `remove` goes.
 
-    OSError before the commit point leaves everything as it was; after it, `recover` completes the step.
+    After an OSError `recover` must come before anything else: it completes the step, or undoes it.
     """
     files.remove_tree(places.staged)
     files.make_folder(places.staged)
@@ -103,15 +104,8 @@ def commit(places: Places, snapshot: Snapshot, remove: Iterable[str]) -> None:
     journal = Journal(int(snapshot.info.id), sorted(remove))
     body = {"snapshot": journal.number, "remove": journal.remove}
     files.write_file(draft, [json.dumps(body).encode()])
-    try:
-        files.rename(draft, places.journal)
-        files.fsync_folder(places.private)
-    except OSError:
-        # Not known to be on the disk, so nothing may be built upon it. If it cannot be taken back
-        # either, it stays, and is completed by whoever opens the directory next.
-        files.remove_tree(places.journal)
-        files.fsync_folder(places.private)
-        raise
+    files.rename(draft, places.journal)
+    files.fsync_folder(places.private)
     _finish(places, journal)
 
 
@@ -133,12 +127,10 @@ def recover(places: Places) -> None:
     """Completes the commit that was under way, or throws away what was only prepared."""
     journal = read_journal(places)
     if journal is not None:
+        files.fsync_folder(
+            places.private
+        )  # it was found, which does not say that it would be after a power cut
         _finish(places, journal)
-    discard(places)
-
-
-def discard(places: Places) -> None:
-    """Throws away what was only prepared."""
     for leftover in (places.incoming, places.staged, places.trash, places.journal.with_suffix(".draft")):
         files.remove_tree(leftover)
 
@@ -164,7 +156,8 @@ def _finish(places: Places, journal: Journal) -> None:
     files.fsync_folder(places.root)
     files.remove_tree(places.journal)
     files.fsync_folder(places.private)
-    files.remove_tree(places.staged)
+    with suppress(OSError):  # done; what stays here is cleared by the next commit
+        files.remove_tree(places.staged)
 
 
 def _place(places: Places, snapshot: Snapshot, name: str) -> None:

@@ -37,17 +37,27 @@ def expert(uid: int, seed: int, cfg: dict = CFG, moments: bool = True) -> Expert
     return ExpertRecord(uid, weights, {n: np.abs(a) if n.endswith("v") else a for n, a in state.items()})
 
 
-def state(uids: Iterable[int], seed: int, changed: Iterable[int] | None = None, cfg: dict = CFG) -> CheckpointState:
+def state(
+    uids: Iterable[int], seed: int, changed: Iterable[int] | None = None, cfg: dict = CFG
+) -> CheckpointState:
     """A whole model at step `seed`; `changed` experts (all of them by default) are held in memory."""
     uids = list(uids)
     core = numbers(layout.core_shapes(cfg), seed)
     routers = numbers(layout.router_shapes(cfg, len(uids)), seed + 1)
     optim = {
-        name: (array * 0.5, np.abs(array), float(seed)) for name, array in {**core, **routers}.items() if name != "head.weight"
+        name: (array * 0.5, np.abs(array), float(seed))
+        for name, array in {**core, **routers}.items()
+        if name != "head.weight"
     }
     optim |= {f"pool.{name}": (None, None, float(seed)) for name in ("w1", "w3", "w2")}
     telemetry = {"uid": uids, "next_uid": max(uids) + 1, "segments": 10 * seed, "gate": [1.0] * len(uids)}
-    manifest = {"step": seed, "val": 3.0 - seed / 100, "cfg": dict(cfg), "telemetry": telemetry, "read_chars": 100 * seed}
+    manifest = {
+        "step": seed,
+        "val": 3.0 - seed / 100,
+        "cfg": dict(cfg),
+        "telemetry": telemetry,
+        "read_chars": 100 * seed,
+    }
     held = uids if changed is None else list(changed)
     return CheckpointState(manifest, core, routers, optim, {u: expert(u, seed, cfg) for u in held}, uids)
 
@@ -72,7 +82,9 @@ def public(path: Path) -> dict[str, bytes]:
 def everything(path: Path) -> dict[str, tuple[bytes, int]]:
     """Every file with its bytes and time of change: what a reader must leave as it is."""
     return {
-        str(f.relative_to(path)): (f.read_bytes(), f.lstat().st_mtime_ns) for f in sorted(path.rglob("*")) if f.is_file()
+        str(f.relative_to(path)): (f.read_bytes(), f.lstat().st_mtime_ns)
+        for f in sorted(path.rglob("*"))
+        if f.is_file()
     }
 
 
