@@ -109,6 +109,9 @@ def halting_rows(net: Network, x: Tensor, forward: Forward, plan: Plan) -> Itera
         if not q.shape[0]:
             if plan.cached:
                 text.append_from(first_layer + row, k_all, v_all)
+            elif left is not None:  # all halted in the row before this one detached: nobody runs it
+                nobody = remaining.bool()
+                yield Row(row, positions, h[:0], remaining, nobody, left)
             return
         u = u + block.attn.attend(q, k, v, positions, past)
         h = u + block.mlp(block.ln2(u), net.pool.gate, forward, row, positions)
@@ -119,7 +122,7 @@ def halting_rows(net: Network, x: Tensor, forward: Forward, plan: Plan) -> Itera
         live = positions
         going = (~halted).nonzero().flatten()
         active = None if going.shape[0] == halted.shape[0] else going
-        if not plan.cached and not going.shape[0]:
+        if not plan.cached and not going.shape[0] and not plan.detaches(row + 1):
             return
 
 

@@ -1,0 +1,8 @@
+"""For every test: one thread, so that numbers repeat to the bit and tests do not fight over cores."""
+
+from __future__ import annotations
+
+import os
+
+# Read by torch when it is loaded. Set and not imported here: most tests never load torch at all.
+os.environ["OMP_NUM_THREADS"] = "1"
