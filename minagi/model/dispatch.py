@@ -1,6 +1,6 @@
 """The expert mixture: every character through its experts, as plain products over sorted slices.
 
-Assignments are sorted by slot, so each expert sees one contiguous slice and runs one product a
+Assignments are sorted by expert, so each sees one contiguous slice and runs one product a
 matrix: no common padding, no per-character loop, no gathered weights. Gradients of expert weights go
 straight to the slots (`ExpertSlots.accumulate`), never through autograd.
 """
@@ -21,23 +21,25 @@ Slice = tuple[int, int, int]  # slot, first and last+1 of its assignments
 
 
 class Assignments:
-    """Which characters each slot serves, sorted by slot and, within one, by place in the text.
+    """Which characters each expert serves, sorted by expert and, within one, by place in the text.
 
+    `chosen` [N, K] are places in `slots`, which lists the admitted experts' slots in pool order. The order
+    is that of the pool and not of the slots: what lies where on the card must not change a sum's last bit.
     Each slot's slice is filled up to a bucket's size: `token` [M] are the characters, N where a row only
     fills up; `order` [M] indexes the flattened [N, K] requests, N·K where a row only fills up.
     """
 
-    def __init__(self, slot_ids: Tensor, capacity: int) -> None:
-        characters, top_k = slot_ids.shape
-        device = slot_ids.device
-        flat = slot_ids.flatten()
+    def __init__(self, chosen: Tensor, slots: list[int], capacity: int) -> None:
+        characters, top_k = chosen.shape
+        device = chosen.device
+        flat = chosen.flatten()
         order = torch.argsort(flat, stable=True)
         self.slices: list[Slice] = []
         self.dropped = 0
         kept: list[Tensor] = []
         places: list[Tensor] = []
         source = target = 0
-        for slot, count in enumerate(torch.bincount(flat).tolist()):
+        for expert, count in enumerate(torch.bincount(flat).tolist()):
             if not count:
                 continue
             taken = min(count, capacity) if capacity else count
@@ -45,7 +47,7 @@ class Assignments:
             kept.append(order[source : source + taken])
             places.append(torch.arange(target, target + taken, device=device))
             size = bucket(taken, device) if characters > 1 else taken
-            self.slices.append((slot, target, target + size))
+            self.slices.append((slots[expert], target, target + size))
             source, target = source + count, target + size
         self.order = order.new_full((target,), characters * top_k)
         self.order[torch.cat(places)] = torch.cat(kept)

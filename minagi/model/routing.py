@@ -122,7 +122,7 @@ class PoolMlp(nn.Module):
             self._ask(keyed, forward, row)
         order = sorted(range(len(forward.admitted)), key=forward.admitted.__getitem__)
         experts = torch.tensor([forward.admitted[i] for i in order], device=f.device)
-        slots = torch.tensor([forward.slots[i] for i in order], device=f.device)
+        slots = [forward.slots[i] for i in order]
         logits = F.linear(keyed, self.router.weight.index_select(0, experts))
         forward.load_logits = logits
         chosen, weights = self._choose(logits, forward)
@@ -132,7 +132,7 @@ class PoolMlp(nn.Module):
         bound = capacity_bound(
             forward.routing.capacity_factor, f.shape[0], self.top_k, forward.routing.resident
         )
-        assignments = Assignments(slots[chosen], bound)
+        assignments = Assignments(chosen, slots, bound)
         forward.routed += chosen.numel()
         forward.dropped += assignments.dropped
         return mix(f.to(self.precision.dtype), weights, assignments, forward.card.slots)

@@ -113,14 +113,14 @@ class ExpertPool:
     # ---- a step
 
     def to_step(self) -> list[int]:
-        """Slots the coming optimiser step changes, with each one's own moments in place."""
+        """Slots the coming optimiser step changes, by uid, with each one's own moments in place."""
         for index in self._to_step:
             slot = self._slots[index]
             if not slot.moments:
                 assert slot.uid is not None
                 self.slots.load_moments(index, self.ram.moments(slot.uid).moments)
                 slot.moments = True
-        return sorted(self._to_step)
+        return sorted(self._to_step, key=lambda index: self._slots[index].uid or 0)
 
     def stepped(self) -> None:
         """The optimiser changed those slots."""

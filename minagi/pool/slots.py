@@ -195,6 +195,15 @@ class ExpertSlots:
                 arrays[name + suffix] = part.detach().cpu().numpy().copy()
         return arrays
 
+    def gradients(self, slots: list[int]) -> list[Tensor]:
+        """Gradients of these slots, one by one: the norm over them must not hang on what lies where."""
+        return [
+            grad[slot]
+            for level in self.levels
+            for grad in (level.up_grad, level.down_grad)
+            for slot in slots
+        ]
+
     def stepped(self, slots: list[int]) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """(weights, gradient, m, v) of what a step of these slots changes: views, or the whole stacks."""
         views: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []

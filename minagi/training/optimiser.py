@@ -80,7 +80,7 @@ class Optimiser:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         grads = [p.grad for p in self.net.parameters() if p.grad is not None]
-        return grads + [grad for _, grad, _, _ in self.pool.slots.stepped(self.pool.to_step())]
+        return grads + self.pool.slots.gradients(self.pool.to_step())
 
     def trunk_gradient(self) -> Tensor:
         """The trunk's gradient as one vector; empty where nothing has one."""
