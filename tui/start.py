@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
-from minagi.config import LoadedSettings
+from minagi.config import KEYS, LoadedSettings
 from minagi.errors import EXIT_OK, MinagiError, UsageError
 from minagi.options import (
     ENGINE,
@@ -31,6 +31,7 @@ from tui.app import MinagiApp
 from tui.client import Recording, Source, Worker, worker_command
 
 _MILLION = 1e6
+_TOLD = ("data.weights", "ui.theme")  # settings that --help tells of
 
 
 def parser() -> Parser:
@@ -39,7 +40,8 @@ def parser() -> Parser:
         prog="minagi-tui",
         usage="%(prog)s PATH… [flags]",
         description="Read a folder with a model of your own, watch it learn, and talk to it.",
-        epilog="example: minagi-tui ~/notes --weights ~/models/notes",
+        epilog="Every other setting is a flag too, as in --lr 1e-3; minagi config lists them.\n"
+        "example: minagi-tui ~/notes --weights ~/models/notes",
     )
     made.add_argument("--version", action="version", version=f"minagi {version('minagi')}")
     own = made.add_argument_group("the app")
@@ -51,6 +53,9 @@ def parser() -> Parser:
     add_run(made, saves=True)
     add_machine(made)
     add_settings(made, (*ENGINE, "plots", "ui"))
+    for action in made._actions:  # the settings are many, and `minagi config` tells of them better
+        if action.dest in KEYS and action.dest not in _TOLD:
+            action.help = argparse.SUPPRESS
     return made
 
 
@@ -65,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         loaded = loaded_settings(arguments)
         table = keymap.table(loaded.settings.ui.keys)
         _check_theme(loaded)
-        source = _source(arguments)
+        source = _source(arguments, loaded)
         missing = terminal.missing()
         if missing:
             _without_a_terminal(arguments, missing)
@@ -79,14 +84,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return asyncio.run(_run(app))
 
 
-def _source(arguments: argparse.Namespace) -> Source:
+def _source(arguments: argparse.Namespace, loaded: LoadedSettings) -> Source:
     """The recording asked for, or a worker for these paths, after what can be checked was checked."""
     if arguments.replay is not None:
         if arguments.speed < 0 or arguments.speed != arguments.speed:
             raise UsageError(f"--speed must be 0 or more, not {arguments.speed}.")
         return Recording(arguments.replay, arguments.speed)
+    paths = arguments.paths or [loaded.settings.data.train]
+    if not arguments.paths and not paths[0].exists():
+        raise UsageError("Name a folder or a file to read, as in: minagi-tui ~/notes (--help tells more).")
     session_request(arguments)
-    check_paths(arguments.paths)
+    check_paths(paths)
     return Worker(worker_command(engine_flags(arguments)))
 
 
@@ -103,8 +111,8 @@ def _check_theme(loaded: LoadedSettings) -> None:
 def _without_a_terminal(arguments: argparse.Namespace, missing: str) -> NoReturn:
     """Nothing to draw on: read without a screen, unless that is not wanted or means nothing."""
     if arguments.replay is not None or arguments.no_headless:
-        raise UsageError(f"The app needs a terminal, and {missing} is none.")
-    _say(f"There is no terminal on {missing}: reading without a screen (minagi read).")
+        raise UsageError(f"The app needs a terminal, and there is none on {missing}.")
+    _say(f"There is no terminal on {missing}: reading without a screen, as minagi read does.")
     sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", "minagi", "read", *engine_flags(arguments)])
 

@@ -13,13 +13,13 @@ KEEP_TITLE, RESTORE_TITLE = "\x1b[22;0t", "\x1b[23;0t"  # xterm's stack of title
 
 
 def missing() -> str:
-    """Which of the streams the app needs is no terminal, in words; "" when all is well.
+    """Which of the streams the app needs is no terminal, as the end of "there is none on"; "" if all are.
 
     The screen is drawn on stderr, the keys come from stdin.
     """
     streams = (("standard input", sys.__stdin__), ("standard error", sys.__stderr__))
     bad = [name for name, stream in streams if stream is None or stream.closed or not stream.isatty()]
-    return " and ".join(bad)
+    return " nor ".join(bad)
 
 
 def title_sequence(title: str) -> str:

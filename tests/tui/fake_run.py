@@ -9,10 +9,15 @@ import asyncio
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from textual.pilot import Pilot
+
 from minagi import protocol as p
+from minagi.config import Ui
+from tui.app import MinagiApp
 from tui.client import Deliver, Source
 from tui.state import Closing, WorkerEnded, WorkerStarted
 
@@ -201,6 +206,38 @@ class FakeSource(Source):
 
     def hurry(self) -> None:
         self.hurried += 1
+
+
+@dataclass
+class Clock:
+    """Unix time that moves only when a test says so."""
+
+    now: float = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def opened(
+    source: FakeSource, size: tuple[int, int] = (120, 40), ui: Ui | None = None, now: float = START
+) -> AsyncIterator[tuple[MinagiApp, Pilot]]:
+    """The app over a scripted source, its clock standing still, no animation and no blinking."""
+    app = MinagiApp(source, ui or Ui(), clock=Clock(now), recent_span=1e8)
+    app.animation_level = "none"
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        settle(app)
+        await pilot.pause()
+        yield app, pilot
+        source.over.set()
+
+
+def settle(app: MinagiApp) -> None:
+    """Let the clock pass every refresh interval, and draw."""
+    assert isinstance(app.clock, Clock)
+    app.clock.now += 1.0
+    app.tick()
 
 
 if __name__ == "__main__":

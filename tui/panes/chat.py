@@ -107,6 +107,7 @@ class ChatPane(Vertical, can_focus=True):
         self.seconds = seconds
         self._drawn_at = float("-inf")
         self._chat: tuple[Turn, ...] = ()
+        self._told = ""  # the introduction that is shown
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="conversation", can_focus=False):
@@ -159,7 +160,11 @@ class ChatPane(Vertical, can_focus=True):
         self.query_one("#chat-intro", Static).display = not wanted
 
     def _introduce(self, state: AppState) -> None:
-        self.query_one("#chat-intro", Static).update(Content.assemble((introduction(state), MUTED)))
+        told = introduction(state)
+        if told == self._told:
+            return
+        self._told = told
+        self.query_one("#chat-intro", Static).update(Content.assemble((told, MUTED)))
 
 
 def introduction(state: AppState) -> str:
@@ -168,7 +173,7 @@ def introduction(state: AppState) -> str:
     if state.hello is None:
         return "The model is being opened."
     held = state.held_out.nats if state.held_out else state.curves.smooth.last
-    age = f"It has read {words.plural(read, 'character')}"
+    age = f"It has read {words.count(read)} characters"
     if held is None:
         return f"{age} and was not measured yet. Press i and say something."
     bits = held * BITS

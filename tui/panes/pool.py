@@ -140,11 +140,7 @@ def _described(expert: Expert | None, pool: PoolView, width: int) -> list[Conten
         return []
     kind = expert.life if expert.life in "nd" else expert.tier
     life = {"n": ", newborn", "d": ", dying"}.get(expert.life, "")
-    seen = (
-        "admitted by the last step"
-        if expert.admitted
-        else f"last admitted {words.count(expert.unseen)} texts ago"
-    )
+    seen = "used now" if expert.admitted else f"used {words.count(expert.unseen)} texts ago"
     first = [
         (
             0,
@@ -157,7 +153,7 @@ def _described(expert: Expert | None, pool: PoolView, width: int) -> list[Conten
         (2, line((f"use {words.share(expert.use)}", MUTED))),
     ]
     second = [
-        (0, line((f"read {words.count(expert.age)}", MUTED))),
+        (0, line((f"age {words.count(expert.age)}", MUTED))),
         (1, line((seen, MUTED))),
     ]
     parents = pool.parents.get(expert.uid)

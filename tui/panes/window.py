@@ -54,7 +54,7 @@ def _gain(frame: Frame) -> Content:
     window, hello = frame.state.window, frame.state.hello
     least = (window.gain_min if window else 0.0) or (hello.gain_min if hello else 0.0)
     if window is None or window.gain is None:
-        return line("gain ", ("gathering evidence", MUTED), f" · needs {least:.3f}")
+        return line("gain ", ("not known yet", MUTED), f" · needs {least:.3f}")
     enough = window.gain > least
     glyph, style = ("▲ above", "$text-success") if enough else ("▽ below", "$text-warning")
     return line("gain ", (f"{window.gain:+.3f}", "bold"), (f" {glyph} ", style), f"{least:.3f}")

@@ -9,6 +9,7 @@ from minagi.protocol import (
     CorpusFound,
     Failure,
     Goodbye,
+    HeldOut,
     Hello,
     Metrics,
     NewChat,
@@ -167,9 +168,10 @@ def reverted(state: AppState, event: Reverted, now: float) -> AppState:
     """The model is again what it was: the curves end there, and say so."""
     curves = training.marked(training.cut(state.curves, event.chars), Mark(event.chars, "reverted"))
     metrics = replace(state.metrics, step=event.step, chars=event.chars, loss=None, unsaved_chars=0)
+    held = HeldOut(step=event.step, chars=event.chars, nats=event.held_out) if event.held_out else None
     state = replace(
         state, reverted=event, curves=curves, gauges=training.cut_gauges(state.gauges, event.chars),
-        metrics=metrics, diverged=False, snapshots=None,
+        metrics=metrics, held_out=held, diverged=False, snapshots=None,
     )  # fmt: skip
     text = f"Reverted to step {event.step:,}, {words.count(event.chars)} characters"
     asked_for = event.reason in ("", "asked")

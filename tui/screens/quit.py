@@ -60,6 +60,7 @@ class LeavingScreen(Dialog[None]):
         super().__init__()
         self._save = save
         self._since = since
+        self._shown = ""
         self.choices = (("hurry", "Do not wait", "default"),)
 
     def body(self) -> Iterable[Widget]:
@@ -70,7 +71,10 @@ class LeavingScreen(Dialog[None]):
         if rung == "stop" and not self._save:
             rung = "stop-unsaved"
         seconds = words.duration(frame.now - self._since)
-        self.query_one("#rung", Static).update(Content(f"{_RUNGS.get(rung, '')} {seconds}"))
+        told = f"{_RUNGS.get(rung, '')} {seconds}"
+        if told != self._shown:
+            self._shown = told
+            self.query_one("#rung", Static).update(Content(told))
 
     def answer(self, choice: str) -> None:
         self.app.source.hurry()  # type: ignore[attr-defined]
