@@ -158,9 +158,9 @@ class ExpertPool:
                 record.moments = {name: round_moments(array) for name, array in record.moments.items()}
         self.ram.settled()
         for index, slot in enumerate(self._slots):
-            if slot.dirty:
+            if slot.moments:  # of a step that was given up, too: the spill they came from was exact
                 self.slots.round_moments(index)
-                slot.dirty = False
+            slot.dirty = False
 
     def drop_all(self) -> None:
         """Forget what is on the card and in RAM, saving nothing: the directory was reverted."""

@@ -57,12 +57,10 @@ class RamTier:
         return self._held[uid]
 
     def moments(self, uid: int) -> ExpertRecord:
-        """An expert with its moments."""
+        """An expert with its moments. Those read from disk are not kept: a step is about to change them."""
         record = self._held.get(uid)
         if record is None or uid in self._without_moments:
-            record = self.disk.read_expert(uid)
-            self._without_moments.discard(uid)
-            self._keep(record)
+            return self.disk.read_expert(uid)
         return record
 
     def put(self, record: ExpertRecord, dirty: bool) -> None:
