@@ -17,8 +17,8 @@ from textual.pilot import Pilot
 
 from minagi import protocol as p
 from minagi.config import Ui
-from tui.app import MinagiApp
 from tui.client import Deliver, Source
+from tui.shell import MinagiApp
 from tui.state import Closing, WorkerEnded, WorkerStarted
 
 START = 1_760_000_000.0  # Unix time at which the story begins

@@ -1,509 +1,181 @@
-"""Every key does what the table says, over a scripted source."""
+"""Everything that is told before the screen is taken: one sentence, an exit status, nothing drawn."""
 
 from __future__ import annotations
 
-import asyncio
-import random
-from dataclasses import replace
+import subprocess
+import sys
 from pathlib import Path
 
-import fake_run as fr
 import pytest
-from textual.pilot import Pilot
 
-from minagi import protocol as p
-from minagi.config import Ui
-from tui.app import MinagiApp
-from tui.keymap import PANES
-from tui.panes.chat import ChatInput
-from tui.panes.pool import PoolPane
-from tui.screens.help import HelpScreen
-from tui.screens.name import NameScreen
-from tui.screens.quit import LeavingScreen, QuitScreen
-from tui.screens.revert import RevertScreen
-
-RUNNING = [fr.hello(), fr.corpus(), p.Phase("running")]
+from minagi.errors import EXIT_USAGE
+from tui import app, terminal
+from tui.client import Recording, Worker
 
 
-def source(*more: p.Message) -> fr.FakeSource:
-    return fr.FakeSource(script=[*RUNNING, *more])
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with something to read, its name full of spaces and emoji."""
+    notes = tmp_path / "my notes 🌱"
+    notes.mkdir()
+    (notes / "a.txt").write_text("words and more words\n" * 400)
+    return notes
 
 
-async def press(pilot: Pilot, *keys: str) -> None:
-    await pilot.press(*keys)
-
-
-def texts(app: MinagiApp, pane: str) -> str:
-    """What a pane shows, as plain text."""
-    widget = app._desk.deck.panes[pane]
-    return "\n".join(strip.text for strip in widget.render_lines(widget.outer_size.region))
-
-
-async def test_the_first_frame_does_not_wait_for_the_source() -> None:
-    async with fr.opened(fr.FakeSource()) as (app, _):
-        assert app.state.link == "starting"
-        assert "waiting for the first step" in texts(app, "loss")
-
-
-async def test_every_pane_draws_the_story() -> None:
-    async with fr.opened(fr.FakeSource(script=list(fr.story(1300))), now=fr.START + 130) as (app, _):
-        shown = {name: texts(app, name) for name in PANES if name != "chat"}
-    assert "train" in shown["loss"] and "◆" in shown["loss"] and "★" in shown["loss"]
-    assert "this process" in shown["memory"]
-    assert "8 resident" in shown["pool"] and "✶" in shown["pool"]
-    assert "of 512" in shown["window"] and "▲ above" in shown["window"]
-    assert "rows" in shown["depth"] and "×1.000" in shown["depth"]
-    assert "garden notes" in shown["subjects"]
-    assert "Held-out" in shown["log"]
-
-
-@pytest.mark.parametrize(
-    ("key", "command"),
-    [
-        ("space", p.Pause(1)),
-        ("s", p.Checkpoint(1)),
-        ("ctrl+s", p.Checkpoint(1)),
-        ("e", p.Evaluate(1)),
-        ("n", p.NewChat(1)),
-        ("t", p.Set(1, "learn_from_chat", True)),
-        ("r", p.ListSnapshots(1)),
-    ],
-)
-async def test_keys_that_ask_the_worker(key: str, command: p.Command) -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, key)
-        assert fake.sent == [command]
-        assert app.state.pending[0].command == command
-
-
-async def test_space_resumes_what_is_paused() -> None:
-    fake = source(p.Phase("paused"))
-    async with fr.opened(fake) as (_, pilot):
-        await press(pilot, "space")
-        assert fake.sent == [p.Resume(1)]
-
-
-async def test_space_twice_before_the_acknowledgement_pauses_and_resumes() -> None:
-    fake = source()
-    async with fr.opened(fake) as (_, pilot):
-        await press(pilot, "space", "space")
-        assert [type(command) for command in fake.sent] == [p.Pause, p.Resume]
-
-
-async def test_panes_by_number_and_by_tab() -> None:
-    async with fr.opened(source(), size=(80, 24)) as (app, pilot):
-        for number, name in enumerate(PANES, 1):
-            await press(pilot, str(number))
-            assert app._desk.deck.chosen == name
-            assert app._desk.deck.panes[name].display
-            assert app.focused is app._desk.deck.panes[name]
-        await press(pilot, "tab")
-        assert app._desk.deck.chosen == PANES[0]
-        await press(pilot, "shift+tab")
-        assert app._desk.deck.chosen == PANES[-1]
-        await press(pilot, "1", "l")
-        assert app._desk.deck.chosen == "log"
-
-
-@pytest.mark.parametrize("key", ["enter", "f"])
-async def test_a_pane_takes_the_whole_screen_and_gives_it_back(key: str) -> None:
-    async with fr.opened(source()) as (app, pilot):
-        await press(pilot, "3", key)
-        assert [name for name, pane in app._desk.deck.panes.items() if pane.display] == ["pool"]
-        await press(pilot, "4")
-        assert [name for name, pane in app._desk.deck.panes.items() if pane.display] == ["window"]
-        await press(pilot, "escape")
-        assert all(pane.display for pane in app._desk.deck.panes.values())
-
-
-async def test_the_ways_of_looking() -> None:
-    async with fr.opened(fr.FakeSource(script=list(fr.story(120)))) as (app, pilot):
-        await press(pilot, "y")
-        assert app.view.axes == "log"
-        await press(pilot, "y", "y", "z", "a")
-        assert (app.view.axes, app.view.recent, app.view.raw) == ("plain", True, True)
-        await press(pilot, "u")
-        fr.settle(app)
-        assert not app.view.bits
-        assert "nats" in str(app._desk.deck.panes["loss"].border_subtitle)
-        await press(pilot, "right_square_bracket", "right_square_bracket", "left_square_bracket")
-        assert app.view.strength == 3.0
-        await press(pilot, *["left_square_bracket"] * 9)
-        assert app.view.strength == 0.0
-
-
-async def test_the_log_filters_and_scrolls() -> None:
-    lines = [p.Log(fr.START, "info", "files", f"file {n}") for n in range(90)]
-    warning = p.Log(fr.START, "warning", "pool", "something odd [/b]")
-    async with fr.opened(source(*lines, warning)) as (app, pilot):
-        await press(pilot, "8")
-        assert "Something odd [/b]" in texts(app, "log")
-        await press(pilot, "pageup", "up")
-        assert "Something odd" not in texts(app, "log")
-        assert "11 newer below" in str(app._desk.deck.panes["log"].border_subtitle)
-        await press(pilot, "pagedown", "down", "v")
-        fr.settle(app)
-        assert app.view.log_filter == "warnings"
-        assert "File 89" not in texts(app, "log")
-
-
-async def test_an_expert_is_told_of_when_it_is_selected() -> None:
-    async with fr.opened(fr.FakeSource(script=list(fr.story(50)))) as (app, pilot):
-        await press(pilot, "3", "right", "right", "down", "left")
-        pane = app._desk.deck.panes["pool"]
-        assert isinstance(pane, PoolPane) and pane.selected is not None
-        assert f"expert {pane.selected.uid}" in texts(app, "pool")
-        await press(pilot, *["down"] * 20)
-        assert pane.selected.uid == 26
-        assert "parents 3 7 12 19" in texts(app, "pool")
-
-
-async def test_arrow_keys_of_one_pane_do_nothing_in_another() -> None:
-    async with fr.opened(fr.FakeSource(script=list(fr.story(50)))) as (app, pilot):
-        await press(pilot, "1", "right", "down", "v")
-        pane = app._desk.deck.panes["pool"]
-        assert isinstance(pane, PoolPane) and pane.selected is None
-        assert app.view.log_filter == "all"
-
-
-# ------------------------------------------------------------------------------------------ chat
-
-
-@pytest.mark.parametrize("key", ["i", "slash"])
-async def test_talking(key: str) -> None:
-    fake = source()
-    async with fr.opened(fake, size=(80, 24)) as (app, pilot):
-        await press(pilot, key)
-        assert isinstance(app.focused, ChatInput)
-        await press(pilot, *"hi q s", "ctrl+j", *"3", "enter")
-        assert fake.sent == [p.Write(1, "hi q s\n3", 400, False, 2.5)]
-        assert app.chat_pane.input.text == ""
-        for event in fr.reply(1, "hello [b]you[/b]"):
-            app.fold(event)
-        fr.settle(app)
-        await pilot.pause()
-        turns = [str(view.visual) for view in app.query(".turn")]
-        assert turns[0] == "› hi q s\n3"
-        assert "hello [b]you[/b]" in turns[1]
-        await press(pilot, "escape")
-        assert app.focused is app.chat_pane
-
-
-async def test_a_second_message_waits_until_the_first_is_answered() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "i", *"one", "enter", *"two", "enter")
-        assert len(fake.sent) == 1
-        assert app.chat_pane.input.text == "two"
-        await press(pilot, "escape")
-        assert fake.sent[-1] == p.Cancel(2)
-        await press(pilot, "ctrl+x")
-        assert fake.sent[-1] == p.Cancel(3)
-
-
-async def test_a_raw_reply_is_asked_for_as_such() -> None:
-    fake = source()
-    async with fr.opened(fake) as (_, pilot):
-        await press(pilot, "a", "i", *"x", "enter")
-        assert fake.sent == [p.Write(1, "x", 400, True, None)]
-
-
-async def test_a_new_chat_forgets_the_old_once_the_worker_has() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "i", *"x", "enter")
-        for event in fr.reply(1, "y"):
-            app.fold(event)
-        fr.settle(app)
-        await press(pilot, "escape", "n")
-        assert len(app.state.chat) == 2
-        app.fold(p.Ack(2, "new_chat"))
-        fr.settle(app)
-        await pilot.pause()
-        assert not app.query(".turn")
-
-
-async def test_copy_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the machine's, no terminal."""
     monkeypatch.chdir(tmp_path)
-    fake = source(*[event for event in fr.story(30) if isinstance(event, p.Metrics)])
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "i", *"x", "enter", "escape")
-        for event in fr.reply(1, "words"):
-            app.fold(event)
-        await press(pilot, "escape", "c")
-        assert app.clipboard == "words"
-        await press(pilot, "ctrl+e")
-    chat, losses = sorted(tmp_path.iterdir())
-    assert "words" in chat.read_text()
-    assert losses.read_text().startswith("curve,characters")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("MINAGI_CONFIG", raising=False)
 
 
-# --------------------------------------------------------------------------------------- leaving
+def refused(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> str:
+    """The one sentence with which a command line is refused."""
+    assert app.main([str(part) for part in argv]) == EXIT_USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.strip().endswith((".", ").", "?"))
+    assert "\x1b" not in err
+    return err
 
 
-async def test_quitting_asks_and_saves() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "q")
-        assert isinstance(app.screen, QuitScreen)
-        await press(pilot, "escape")
-        assert not isinstance(app.screen, QuitScreen)
-        await press(pilot, "ctrl+q", "enter")
-        assert fake.closed == [True]
-    assert app.return_code == 0
+def test_no_paths(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "minagi-tui ~/notes" in refused(capsys)
 
 
-async def test_quitting_without_saving() -> None:
-    fake = source()
-    async with fr.opened(fake) as (_, pilot):
-        await press(pilot, "q", "right", "enter")
-        assert fake.closed == [False]
+def test_paths_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    binaries = tmp_path / "binaries"
+    binaries.mkdir()
+    (binaries / "a.txt").write_bytes(b"\0\1\2" * 1000)
+    for path in ("nowhere", "empty", "binaries"):
+        assert path in refused(capsys, tmp_path / path)
 
 
-async def test_staying() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "q", "left", "enter")
-        assert fake.closed == []
-        assert app.is_running
+def test_weights_that_are_a_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert "is a file" in refused(capsys, folder, "--weights", folder / "a.txt")
 
 
-async def test_a_dry_run_has_nothing_to_save() -> None:
-    fake = fr.FakeSource(script=[fr.hello(dry_run=True)])
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "q")
-        assert [button.id for button in app.screen.query("Button")] == ["discard", "stay"]
-        await press(pilot, "enter")
-        assert fake.closed == [False]
+def test_settings_that_are_wrong(capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("ui: {keys: {paws: p}}\n")
+    assert "Did you mean pause?" in refused(capsys, folder, "--config", tmp_path / "bad.yaml")
+    assert "no theme" in refused(capsys, folder, "--theme", "sunny")
+    assert "no flag --lrr" in refused(capsys, folder, "--lrr", "1")
+    assert "--speed" in refused(capsys, "--replay", folder / "a.txt", "--speed", "-1")
+    assert "no recording" in refused(capsys, "--replay", "none.jsonl")
 
 
-async def test_control_c_hints_once_and_saves_twice() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "ctrl+c")
-        assert fake.closed == []
-        app.clock.now += 5
-        await press(pilot, "ctrl+c")
-        assert fake.closed == []
-        await press(pilot, "ctrl+c")
-        assert fake.closed == [True]
+def test_no_terminal_and_no_wish_to_go_without(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert "needs a terminal" in refused(capsys, folder, "--no-headless", "--weights", folder.parent / "w")
+    assert "needs a terminal" in refused(capsys, "--replay", folder / "a.txt")
 
 
-async def test_control_c_leaves_from_inside_the_text_field_too() -> None:
-    fake = source()
-    async with fr.opened(fake) as (_, pilot):
-        await press(pilot, "i", "ctrl+c", "ctrl+c")
-        assert fake.closed == [True]
+def test_without_a_terminal_the_headless_reader_takes_over(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Replaced(Exception):
+        pass
+
+    def execv(program: str, argv: list[str]) -> None:
+        assert program == sys.executable
+        assert argv[1:4] == ["-m", "minagi", "read"]
+        assert argv[-2:] == ["--", str(folder)]
+        assert "--save" in argv
+        assert "--lr=0.01" in argv
+        raise Replaced
+
+    monkeypatch.setattr(app.os, "execv", execv)
+    with pytest.raises(Replaced):
+        app.main([str(folder), "--weights", str(folder.parent / "w"), "--lr", "0.01"])
+    assert "reading without a screen" in capsys.readouterr().err
 
 
-async def test_impatience_while_it_saves() -> None:
-    fake = source()
-    fake.slow_close = True
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "q", "enter")
-        assert isinstance(app.screen, LeavingScreen)
-        await press(pilot, "escape")
-        assert isinstance(app.screen, LeavingScreen)
-        await press(pilot, "ctrl+q")
-        assert fake.hurried == 1
+def test_the_worker_gets_the_flags_and_not_the_apps_own(folder: Path) -> None:
+    argv = [
+        str(folder),
+        "--dry-run",
+        "--theme",
+        "nord",
+        "--profile",
+        "cpu",
+        "--weights",
+        str(folder.parent / "w"),
+    ]
+    arguments = app.parser().parse(argv)
+    source = app._source(arguments, app.loaded_settings(arguments))
+    assert isinstance(source, Worker)
+    assert source.command[1:3] == ["-m", "minagi.worker"]
+    assert "--dry-run" in source.command and "--profile=cpu" in source.command
+    assert not any("theme" in part for part in source.command)
 
 
-async def test_a_signal_leaves_at_once_and_the_worker_saves_after() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        app._signalled(15)
-        await pilot.pause()
-        assert fake.closed == []
-    assert app.return_code == 143
-    await app.finish()
-    assert fake.closed == [True]
+def test_a_recording_needs_no_paths(folder: Path) -> None:
+    arguments = app.parser().parse(["--replay", str(folder / "a.txt"), "--speed", "4"])
+    source = app._source(arguments, app.loaded_settings(arguments))
+    assert isinstance(source, Recording) and source.speed == 4.0
 
 
-async def test_a_recording_is_left_without_a_question() -> None:
-    fake = source()
-    fake.recorded = True
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "q")
-        assert not app.is_running or app._exit
+def test_help_is_short_and_version_true(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app.main(["--help"])
+    told = capsys.readouterr().out
+    assert "minagi-tui ~/notes" in told and "--replay" in told
+    assert len(told.splitlines()) < 60
+    with pytest.raises(SystemExit):
+        app.main(["--version"])
+    assert capsys.readouterr().out.startswith("minagi ")
 
 
-# ---------------------------------------------------------------------------------------- screens
+def test_neither_torch_nor_plotext_is_imported() -> None:
+    heavy = "('torch', 'plotext', 'numpy')"
+    code = f"import sys, tui.app; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
-async def test_help_opens_and_closes() -> None:
-    async with fr.opened(source()) as (app, pilot):
-        for key in ("question_mark", "f1"):
-            await press(pilot, key)
-            assert isinstance(app.screen, HelpScreen)
-            await press(pilot, "down", "pagedown", "escape")
-            assert not isinstance(app.screen, HelpScreen)
+# ---------------------------------------------------------------------------------- the terminal
 
 
-async def test_a_checkpoint_gets_its_name() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "S", "enter")
-        assert isinstance(app.screen, NameScreen)  # a name, please
-        await press(pilot, *"tea q", "enter")
-        assert fake.sent == [p.Checkpoint(1, "tea q")]
-        await press(pilot, "S", "escape")
-        assert len(fake.sent) == 1
+class Broken:
+    """A terminal that went away after some writes."""
+
+    encoding = "utf-8"
+
+    def __init__(self, good: int) -> None:
+        self.good, self.taken = good, ""
+
+    def write(self, text: str) -> int:
+        if self.good <= 0:
+            raise OSError(5, "Input/output error")
+        self.good -= 1
+        self.taken += text
+        return len(text)
+
+    def flush(self) -> None:
+        self.write("")
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
 
 
-def snapshots() -> p.Snapshots:
-    items = [
-        {"id": f"s{n}", "name": "tea [b]" if n == 2 else "", "kind": "auto", "at": fr.START - 60 * n,
-         "step": 900 - 100 * n, "chars": 51_200 * (9 - n), "held_out": 2.0 + n / 10, "experts": 24}
-        for n in range(1, 4)
-    ]  # fmt: skip
-    return p.Snapshots([*items, {"id": 7}, "junk", {}])
+def test_a_stream_outlasts_its_terminal_and_says_once_that_it_is_gone() -> None:
+    gone: list[int] = []
+    broken = Broken(good=2)
+    stream = terminal.LastingStream(broken)  # type: ignore[arg-type]
+    stream.on_gone = lambda: gone.append(1)
+    for _ in range(5):
+        stream.write("x")
+        stream.flush()
+    assert broken.taken == "x"
+    assert gone == [1]
+    assert not stream.isatty()
 
 
-async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
-    fake = source(fr.metrics(900, random.Random(0)))
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "r")
-        assert isinstance(app.screen, RevertScreen)
-        app.fold(p.Ack(1, "snapshots?"))
-        app.fold(snapshots())
-        fr.settle(app)
-        await press(pilot, "enter")  # Cancel comes first
-        assert fake.sent == [p.ListSnapshots(1)]
-        await press(pilot, "r")
-        app.fold(snapshots())
-        fr.settle(app)
-        await press(pilot, "down", "down")
-        told = str(app.screen.query_one("#preview").visual)
-        assert "Loses 200 steps" in told and "can be undone" in told
-        await press(pilot, "enter")
-        assert fake.sent[-1] == p.Revert(3, "s2")
-
-
-async def test_a_dead_worker_is_shown_with_its_last_words_and_starts_again() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        fake.die(-9, "Out of memory [/b]", "last line")
-        fr.settle(app)
-        await pilot.pause()
-        assert "Out of memory [/b]\nlast line" in str(app.screen.query_one("#tail").visual)
-        await press(pilot, "escape")
-        await press(pilot, "space")  # nobody there to pause
-        assert fake.sent == []
-        await press(pilot, "R")
-        await pilot.pause()
-        assert fake.starts == 2
-        assert app.state.link == "live"
-
-
-async def test_quitting_after_a_death_asks_nothing() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        fake.die(1)
-        fr.settle(app)
-        await press(pilot, "escape", "q")
-        assert app._exit
-
-
-async def test_the_palette_reaches_every_action() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        titles = [command.title for command in app.get_system_commands(app.screen)]
-        assert len(titles) == len(app.table) + 1
-        await press(pilot, "ctrl+p")
-        await press(pilot, *"measure")
-        await asyncio.sleep(0.1)
-        await press(pilot, "down", "enter")
-        await pilot.pause()
-        assert fake.sent == [p.Evaluate(1)]
-
-
-async def test_keys_can_be_remapped() -> None:
-    from tui.keymap import table
-
-    fake = source()
-    app = MinagiApp(fake, Ui(), table({"pause": "p", "evaluate": "space"}), clock=fr.Clock())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
-        await press(pilot, "p", "space")
-        assert [type(command) for command in fake.sent] == [p.Pause, p.Evaluate]
-        fake.over.set()
-
-
-# ------------------------------------------------------------------------------------------ drawing
-
-
-async def test_drawing_is_coalesced() -> None:
-    async with fr.opened(source()) as (app, _):
-        pane = app._desk.deck.panes["loss"]
-        drawn = 0
-        noise = random.Random(0)
-
-        def count() -> None:
-            nonlocal drawn
-            drawn += 1
-
-        pane.changed = count  # type: ignore[method-assign]
-        for step in range(1, 401):
-            app.fold(fr.metrics(step, noise))
-            app.clock.now += 0.01
-            app.tick()
-        assert 8 <= drawn <= 14  # four seconds at three charts a second
-
-
-async def test_an_idle_app_draws_nothing() -> None:
-    async with fr.opened(fr.FakeSource(script=list(fr.story(30)))) as (app, pilot):
-        await pilot.pause()
-        refreshed: list[str] = []
-        for widget in app._desk.query("*"):
-            widget.refresh = lambda *_, who=widget, **__: refreshed.append(str(who.id)) or who  # type: ignore
-        for _ in range(10):
-            app.tick()
-        assert refreshed == []
-
-
-async def test_a_hidden_pane_costs_nothing() -> None:
-    async with fr.opened(source(), size=(40, 12)) as (app, pilot):
-        await press(pilot, "2")
-        app.fold(fr.metrics(1, random.Random(0)))
-        fr.settle(app)
-        frame = app._desk.deck.panes["loss"].frame
-        assert frame is None or frame.state is not app.state
-
-
-async def test_a_resize_storm_ends_in_a_sound_screen() -> None:
-    async with fr.opened(fr.FakeSource(script=list(fr.story(60)))) as (app, pilot):
-        for width, height in [(200, 60), (40, 12), (1, 1), (80, 24), (7, 3), (120, 40)] * 2:
-            await pilot.resize_terminal(width, height)
-            fr.settle(app)
-        assert all(pane.display for pane in app._desk.deck.panes.values())
-
-
-async def test_diverged_and_stalled_are_told_in_words() -> None:
-    noise = random.Random(0)
-    lost = replace(fr.metrics(2, noise), loss=float("nan"))
-    async with fr.opened(source(fr.metrics(1, noise), lost)) as (app, _):
-        assert "✖ diverged" in texts(app, "loss")
-        app.clock.now += 100
-        app.tick()
-        header = app._desk.header
-        assert "stalled" in "\n".join(strip.text for strip in header.render_lines(header.size.region))
-
-
-async def test_bells_ring_only_out_of_sight() -> None:
-    async with fr.opened(source()) as (app, _):
-        rung = 0
-
-        def ring() -> None:
-            nonlocal rung
-            rung += 1
-
-        app.bell = ring  # type: ignore[method-assign]
-        app.fold(fr.held_out(100))
-        app.tick()
-        assert rung == 0
-        app.app_focus = False
-        app.fold(fr.held_out(200))
-        app.tick()
-        app.tick()
-        assert rung == 1
+def test_titles_cannot_smuggle() -> None:
+    assert terminal.title_sequence("a\x07\x1b]0;b\nc") == "\x1b]0;a]0;b c\x07"

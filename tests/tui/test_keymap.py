@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from minagi.errors import UsageError
-from tui.app import MinagiApp
 from tui.keymap import TABLE, shown, table
 from tui.screens.help import help_text
+from tui.shell import MinagiApp
 
 
 def test_every_action_of_the_table_exists() -> None:

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from minagi import protocol as p
 from minagi.config import Ui
-from tui.app import MinagiApp
+from tui.shell import MinagiApp
 from tui.state import Asked
 
 STEPS = 1300
