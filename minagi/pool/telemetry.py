@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 RECENT = 1 / 1000  # weight of one training forward in the running average of admissions
+COUNT_MAX = 10**12  # texts, steps or names; a manifest that states more is mistaken
 
 _FLOATS = ("gate_seen", "use", "admits", "born", "last_seen", "recent")
 
@@ -85,16 +86,38 @@ class Telemetry:
         }
 
     @classmethod
-    def from_manifest(cls, saved: dict[str, Any], uids: list[int]) -> Telemetry:
-        """Read the manifest's `telemetry` for these uids; missing figures start at their defaults."""
+    def from_manifest(cls, saved: Any, uids: list[int]) -> Telemetry:
+        """Read the manifest's `telemetry` for these uids.
+
+        Figures that are missing or make no sense start at their defaults: a model is never refused over them.
+        """
+        saved = saved if isinstance(saved, dict) else {}
         telemetry = cls(len(uids))
         telemetry.uid = list(uids)
-        for name in (*_FLOATS, "ever"):
-            values = saved.get(name)
-            if isinstance(values, list) and len(values) == len(uids):
-                array = np.asarray(values, dtype=getattr(telemetry, name).dtype)
-                if np.isfinite(array).all():
-                    setattr(telemetry, name, array)
-        telemetry.next_uid = max([int(saved.get("next_uid", 0)), *(uid + 1 for uid in uids)])
-        telemetry.segments = int(saved.get("segments", 0))
+        telemetry.next_uid = max([_count(saved.get("next_uid")), *(uid + 1 for uid in uids)])
+        telemetry.segments = _count(saved.get("segments"))
+        for name in _FLOATS:
+            figures = _figures(saved.get(name), len(uids))
+            if figures is None or (name != "gate_seen" and (figures < 0).any()):
+                continue
+            if name in ("born", "last_seen"):  # nothing happened after now
+                figures = np.minimum(figures, telemetry.segments)
+            setattr(telemetry, name, figures)
+        ever = saved.get("ever")
+        if isinstance(ever, list) and len(ever) == len(uids):
+            telemetry.ever = np.array([flag is True or flag == 1 for flag in ever])
         return telemetry
+
+
+def _count(value: Any) -> int:
+    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < COUNT_MAX
+    return int(value) if usable else 0
+
+
+def _figures(values: Any, count: int) -> np.ndarray | None:
+    """A list of `count` finite numbers as an array; None for anything else."""
+    if not isinstance(values, list) or len(values) != count:
+        return None
+    if any(isinstance(v, bool) or not isinstance(v, (int, float)) or not abs(v) < COUNT_MAX for v in values):
+        return None
+    return np.asarray(values, dtype=np.float64)
