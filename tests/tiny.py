@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -15,27 +16,39 @@ from minagi.model.routing import Forward
 from minagi.model.shape import Depth, Routing, Shape
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
 from minagi.pool.slots import level_names
-from minagi.weights import ExpertRecord
+from minagi.weights import ExpertRecord, round_moments
 
 CPU = torch.device("cpu")
 
 
 @dataclass
 class MemoryDisk:
-    """The disk as the pool sees it: what lies in it, and how often it was asked."""
+    """The disk as the pool sees it: a checkpoint, what was spilled since, and how often it was asked."""
 
     held: dict[int, ExpertRecord] = field(default_factory=dict)
+    spilled: dict[int, ExpertRecord] = field(default_factory=dict)
     reads: int = 0
 
     def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
         self.reads += 1
-        record = self.held[uid]
-        kept = record.moments if moments else None
-        copies = None if kept is None else {name: a.copy() for name, a in kept.items()}
-        return ExpertRecord(uid, {name: a.copy() for name, a in record.weights.items()}, copies)
+        record = copied(self.spilled.get(uid) or self.held[uid])
+        return record if moments else ExpertRecord(uid, record.weights, None)
 
     def spill_expert(self, record: ExpertRecord) -> None:
-        self.held[record.uid] = record
+        self.spilled[record.uid] = copied(record)
+
+    def checkpoint(self, pool: ExpertPool) -> None:
+        """What `Store.checkpoint` does: everything that changed, moments in bf16; then the pool settles."""
+        for record in (self.spilled | pool.changed()).values():
+            self.held[record.uid] = copied(record, round_moments)
+        self.spilled.clear()
+        pool.settle()
+
+
+def copied(record: ExpertRecord, moment: Callable[[np.ndarray], np.ndarray] = np.copy) -> ExpertRecord:
+    """A record with arrays of its own; `moment` is applied to each moment."""
+    moments = None if record.moments is None else {n: moment(a) for n, a in record.moments.items()}
+    return ExpertRecord(record.uid, {n: a.copy() for n, a in record.weights.items()}, moments)
 
 
 @dataclass(frozen=True)
@@ -58,6 +71,7 @@ class Tiny:
     case: Case
     net: Network
     pool: ExpertPool
+    disk: MemoryDisk
     oracle: Oracle
 
     def forward(self, training: bool = False, text: object = None) -> Forward:
@@ -116,7 +130,7 @@ def make(case: Case, dtype: torch.dtype = torch.float32, ram: int = 0) -> Tiny:
     )
     pool = ExpertPool(slots, disk, Telemetry(case.experts), ram)
     oracle = Oracle.of(shape, case.depth, case.routing, dict(net.named_parameters()), experts)
-    return Tiny(case, net, pool, oracle)
+    return Tiny(case, net, pool, disk, oracle)
 
 
 def case_of(
