@@ -17,8 +17,6 @@ from torch import Tensor
 from minagi.model.buckets import bucket
 from minagi.pool.slots import ExpertSlots, GradientPart
 
-Slice = tuple[int, int, int]  # slot, first and last+1 of its assignments
-
 
 class Assignments:
     """Which characters each expert serves, sorted by expert and, within one, by place in the text.
@@ -31,26 +29,34 @@ class Assignments:
 
     def __init__(self, chosen: Tensor, slots: list[int], capacity: int) -> None:
         characters, top_k = chosen.shape
-        device = chosen.device
         flat = chosen.flatten()
         order = torch.argsort(flat, stable=True)
-        self.slices: list[Slice] = []
+        self.slots: list[int] = []  # of the experts that serve somebody
+        self.sizes: list[int] = []  # rows of each one's slice
         self.dropped = 0
-        kept: list[Tensor] = []
-        places: list[Tensor] = []
-        source = target = 0
-        for expert, count in enumerate(torch.bincount(flat).tolist()):
-            if not count:
-                continue
-            taken = min(count, capacity) if capacity else count
-            self.dropped += count - taken
-            kept.append(order[source : source + taken])
-            places.append(torch.arange(target, target + taken, device=device))
-            size = bucket(taken, device) if characters > 1 else taken
-            self.slices.append((slots[expert], target, target + size))
-            source, target = source + count, target + size
-        self.order = order.new_full((target,), characters * top_k)
-        self.order[torch.cat(places)] = torch.cat(kept)
+        first: list[
+            int
+        ] = []  # by place in `slots`: where its sorted requests begin, and where its slice does
+        target: list[int] = []
+        begun = rows = 0
+        for slot, count in zip(slots, torch.bincount(flat, minlength=len(slots)).tolist(), strict=True):
+            first.append(begun)
+            target.append(rows)
+            begun += count
+            if count:
+                taken = min(count, capacity) if capacity else count
+                self.dropped += count - taken
+                self.slots.append(slot)
+                self.sizes.append(bucket(taken, flat.device) if characters > 1 else taken)
+                rows += self.sizes[-1]
+        expert = flat.index_select(0, order)
+        starts = torch.tensor([first, target], device=flat.device).index_select(1, expert)
+        place = torch.arange(len(order), device=flat.device) - starts[0]  # among its expert's requests
+        if self.dropped:
+            kept = (place < capacity).nonzero().flatten()
+            place, order, starts = place[kept], order[kept], starts[:, kept]
+        self.order = order.new_full((rows,), characters * top_k)
+        self.order.index_copy_(0, starts[1] + place, order)
         self.token = self.order // top_k
 
 
@@ -83,19 +89,24 @@ def _combine(y: Tensor, assignments: Assignments, characters: int) -> Tensor:
     return out.index_add_(0, assignments.token, y.float())[:characters]
 
 
+def _each(x: Tensor, matrices: list[Tensor], out: Tensor, assignments: Assignments) -> None:
+    """out = x · matrix of the slot, slice by slice."""
+    sizes = assignments.sizes
+    for slot, given, made in zip(assignments.slots, x.split(sizes), out.split(sizes), strict=True):
+        torch.mm(given, matrices[slot], out=made)
+
+
 def _forward(x: Tensor, assignments: Assignments, slots: ExpertSlots) -> tuple[Tensor, list[Tensor]]:
     """Unweighted expert outputs [M, D], and per level its input and the two halves before the gate."""
     level_input = _gathered(x, assignments)
     saved = []
     for level in range(slots.depth):
-        up, down = slots.compute(level)
-        both = level_input.new_empty(level_input.shape[0], up.shape[1])
-        for slot, start, stop in assignments.slices:
-            torch.mm(level_input[start:stop], up[slot].t(), out=both[start:stop])
+        views = slots.views[level]
+        both = level_input.new_empty(level_input.shape[0], 2 * slots.width)
+        _each(level_input, views.up_t, both, assignments)
         hidden = F.silu(both[:, : slots.width]).mul_(both[:, slots.width :])
         y = torch.empty_like(level_input)
-        for slot, start, stop in assignments.slices:
-            torch.mm(hidden[start:stop], down[slot].t(), out=y[start:stop])
+        _each(hidden, views.down_t, y, assignments)
         saved += [level_input, both]
         if slots.depth > 1:  # deeper experts are residual on their input
             y += level_input
@@ -128,9 +139,7 @@ class _Mixture(torch.autograd.Function):
             act = F.silu(gate)
             hidden = act * value
             d_hidden = torch.empty_like(hidden)
-            _, down = slots.compute(level)
-            for slot, start, stop in assignments.slices:
-                torch.mm(d_y[start:stop], down[slot], out=d_hidden[start:stop])
+            _each(d_y, slots.views[level].down, d_hidden, assignments)
             if d_weight is None:  # last level: d weight = ⟨d_y, y⟩, which is ⟨d_y·w2, hidden⟩
                 d_weight = (d_hidden * hidden).sum(1, dtype=torch.float32)
                 if slots.depth > 1:
@@ -163,11 +172,10 @@ def _level_backward(
     slots: ExpertSlots,
 ) -> Tensor:
     """Weight gradients to the slots; returns the gradient of the level's input [M, D]."""
-    up, _ = slots.compute(level)
-    slots.accumulate(GradientPart(level, assignments.slices, (d_both, level_input, d_y, hidden)))
+    tensors = (d_both, level_input, d_y, hidden)
+    slots.accumulate(GradientPart(level, assignments.slots, assignments.sizes, tensors))
     d_input = torch.empty_like(level_input)
-    for slot, start, stop in assignments.slices:
-        torch.mm(d_both[start:stop], up[slot], out=d_input[start:stop])
+    _each(d_both, slots.views[level].up, d_input, assignments)
     if slots.depth > 1:
         d_input += d_y
     return d_input

@@ -26,13 +26,17 @@ class _Linear(torch.autograd.Function):
         ctx.rows = x.shape[0]
         x = padded(x, bucket(ctx.rows, x.device))
         ctx.save_for_backward(x, low)
-        return (x @ low.t())[: ctx.rows]
+        return _first(x @ low.t(), ctx.rows)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
         x, low = ctx.saved_tensors
         grad = padded(grads[0], x.shape[0])
-        return (grad @ low)[: ctx.rows], (grad.t() @ x).float(), None
+        return _first(grad @ low, ctx.rows), (grad.t() @ x).float(), None
+
+
+def _first(x: Tensor, rows: int) -> Tensor:
+    return x if x.shape[0] == rows else x[:rows]
 
 
 class LowPrecision:
@@ -71,7 +75,15 @@ class LowPrecision:
         if torch.is_grad_enabled() and weight.requires_grad:
             return _Linear.apply(x, weight, low)
         rows = x.shape[0]
-        return (padded(x, bucket(rows, x.device)) @ low.t())[:rows]
+        return _first(padded(x, bucket(rows, x.device)) @ low.t(), rows)
+
+
+def linear_fp32(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, in] times weight [out, in], in fp32 whatever the compute precision: router scores and halting."""
+    if torch.is_grad_enabled() and weight.requires_grad:
+        return _Linear.apply(x, weight, weight.detach())
+    rows = x.shape[0]
+    return _first(padded(x, bucket(rows, x.device)) @ weight.t(), rows)
 
 
 class Linear(nn.Module):
@@ -86,15 +98,40 @@ class Linear(nn.Module):
         return self.precision.linear(x, self.weight)
 
 
-class RMSNorm(nn.Module):
-    """x · rsqrt(mean(x²) + 1e-6) · weight, in fp32 (Zhang & Sennrich 2019, arXiv:1910.07467)."""
+class _RMSNorm(torch.autograd.Function):
+    """The norm and its gradient in few operations; x [N, D] fp32, the result in `dtype`."""
 
-    def __init__(self, width: int) -> None:
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+        scale = (
+            torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_() / x.shape[-1] + NORM_EPS
+        ).rsqrt_()
+        normed = x * scale
+        ctx.save_for_backward(normed, scale, weight)
+        return (normed * weight).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        normed, scale, weight = ctx.saved_tensors
+        grad = grads[0].float()
+        d_normed = grad * weight
+        along = (d_normed * normed).mean(-1, keepdim=True)
+        return d_normed.addcmul_(normed, along, value=-1).mul_(scale), (grad * normed).sum(0), None
+
+
+class RMSNorm(nn.Module):
+    """x · rsqrt(mean(x²) + 1e-6) · weight, in fp32 (Zhang & Sennrich 2019, arXiv:1910.07467).
+
+    `dtype` is what the result is handed on in: the compute precision before a product.
+    """
+
+    def __init__(self, width: int, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
+        self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), self.weight, NORM_EPS)
+        return _RMSNorm.apply(x, self.weight, self.dtype)
 
 
 class Rotary:
@@ -154,9 +191,9 @@ class Block(nn.Module):
 
     def __init__(self, d_model: int, n_head: int, mlp: nn.Module, precision: LowPrecision) -> None:
         super().__init__()
-        self.ln1 = RMSNorm(d_model)
+        self.ln1 = RMSNorm(d_model, precision.dtype)
         self.attn = Attention(d_model, n_head, precision)
-        self.ln2 = RMSNorm(d_model)
+        self.ln2 = RMSNorm(d_model, precision.dtype if isinstance(mlp, SwiGLU) else torch.float32)
         self.mlp = mlp
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minagi.model.cache import Text
-from minagi.model.layers import Block, Blocks, Linear, LowPrecision, RMSNorm, Rotary, SwiGLU
+from minagi.model.layers import Block, Blocks, Linear, LowPrecision, RMSNorm, Rotary, SwiGLU, linear_fp32
 from minagi.model.recurrence import Plan, Row, halting_rows, whole_rows
 from minagi.model.routing import Forward, PoolMlp
 from minagi.model.shape import Depth, Shape
@@ -83,7 +83,7 @@ class Network(nn.Module):
 
     def halting(self, yf: Tensor) -> Tensor:
         """λ of each readout [A, D] -> [A], fp32."""
-        return self.halt(yf).squeeze(-1).sigmoid()
+        return (linear_fp32(yf, self.halt.weight) + self.halt.bias).squeeze(-1).sigmoid()
 
     def logits(self, yf: Tensor) -> Tensor:
         """Normed readout [A, D] -> [A, V] fp32, through the tied embedding."""

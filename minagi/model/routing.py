@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from minagi.model.cache import Text
 from minagi.model.dispatch import Assignments, capacity_bound, mix
-from minagi.model.layers import LowPrecision
+from minagi.model.layers import LowPrecision, linear_fp32
 from minagi.model.shape import Routing
 from minagi.pool.slots import ExpertSlots
 
@@ -123,7 +122,7 @@ class PoolMlp(nn.Module):
         order = sorted(range(len(forward.admitted)), key=forward.admitted.__getitem__)
         experts = torch.tensor([forward.admitted[i] for i in order], device=f.device)
         slots = [forward.slots[i] for i in order]
-        logits = F.linear(keyed, self.router.weight.index_select(0, experts))
+        logits = linear_fp32(keyed, self.router.weight.index_select(0, experts))
         forward.load_logits = logits
         chosen, weights = self._choose(logits, forward)
         weights = weights * gate.index_select(0, experts)[chosen]
@@ -141,7 +140,7 @@ class PoolMlp(nn.Module):
         """Score the whole pool, let the text's vote (first row) or this row's asking admit experts."""
         balanced = forward.training and forward.balance is None
         with torch.set_grad_enabled(balanced and torch.is_grad_enabled()):
-            q = F.linear(keyed.detach(), self.router.weight).softmax(-1)  # [N, E]
+            q = linear_fp32(keyed.detach(), self.router.weight).softmax(-1)  # [N, E]
             if balanced:
                 share = forward.card.admission_share()
                 forward.balance = q.shape[1] * (share * q.mean(0)).sum() - 1

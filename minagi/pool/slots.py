@@ -45,14 +45,29 @@ class _Level:
 
 
 @dataclass(frozen=True)
+class _Views:
+    """One level's matrices in the compute precision, a list entry a slot; the same memory, made once."""
+
+    up: list[Tensor]  # [2W, D]
+    down: list[Tensor]  # [D, W]
+    up_t: list[Tensor]
+    down_t: list[Tensor]
+
+    @classmethod
+    def of(cls, up: Tensor, down: Tensor) -> _Views:
+        return cls(list(up), list(down), list(up.transpose(1, 2)), list(down.transpose(1, 2)))
+
+
+@dataclass(frozen=True)
 class GradientPart:
     """What one dispatch leaves for the weight gradients of a level.
 
-    `tensors`: d_both [M, 2W], input [M, D], d_y [M, D], hidden [M, W]; `slices` say whose rows are whose.
+    `tensors`: d_both [M, 2W], input [M, D], d_y [M, D], hidden [M, W]. Each slot's slice is `sizes` rows.
     """
 
     level: int
-    slices: list[tuple[int, int, int]]  # slot, first and last+1 row
+    slots: list[int]
+    sizes: list[int]
     tensors: tuple[Tensor, Tensor, Tensor, Tensor]
 
     @property
@@ -86,10 +101,7 @@ class ExpertSlots:
             self.levels.append(
                 _Level(*weights, *grads, first[0], second[0], first[1], second[1], low[0], low[1])
             )
-
-    def compute(self, level: int) -> tuple[Tensor, Tensor]:
-        """`up` [S, 2W, D] and `down` [S, D, W] in the compute precision."""
-        return self.levels[level].up_low, self.levels[level].down_low
+        self.views = [_Views.of(level.up_low, level.down_low) for level in self.levels]
 
     def accumulate(self, part: GradientPart) -> None:
         """Take one call's part of the weight gradients; it is added up by `settle_grad`, or when enough wait.
@@ -104,21 +116,18 @@ class ExpertSlots:
 
     def settle_grad(self) -> None:
         """Bring the gradients up to date: up += d_bothᵀ · input, down += d_yᵀ · hidden, slot by slot."""
-        for index, level in enumerate(self.levels):
-            parts = [part for part in self._waiting if part.level == index]
-            by_slot: dict[int, list[tuple[GradientPart, slice]]] = {}
-            for part in parts:
-                for slot, start, stop in part.slices:
-                    by_slot.setdefault(slot, []).append((part, slice(start, stop)))
-            for slot, pieces in by_slot.items():
-                d_both, inputs, d_y, hidden = (
-                    torch.cat([part.tensors[i][rows] for part, rows in pieces])
-                    if len(pieces) > 1
-                    else pieces[0][0].tensors[i][pieces[0][1]]
-                    for i in range(4)
-                )
-                self._add_products(level.up_grad[slot], d_both, inputs)
-                self._add_products(level.down_grad[slot], d_y, hidden)
+        by_slot: dict[tuple[int, int], list[tuple[Tensor, ...]]] = {}
+        for part in self._waiting:
+            pieces = zip(*(tensor.split(part.sizes) for tensor in part.tensors), strict=True)
+            for slot, piece in zip(part.slots, pieces, strict=True):
+                by_slot.setdefault((part.level, slot), []).append(piece)
+        for (index, slot), found in by_slot.items():
+            d_both, inputs, d_y, hidden = (
+                found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+            )
+            level = self.levels[index]
+            self._add_products(level.up_grad[slot], d_both, inputs)
+            self._add_products(level.down_grad[slot], d_y, hidden)
         self._waiting.clear()
         self._waiting_numbers = 0
 
@@ -198,10 +207,7 @@ class ExpertSlots:
     def gradients(self, slots: list[int]) -> list[Tensor]:
         """Gradients of these slots, one by one: the norm over them must not hang on what lies where."""
         return [
-            grad[slot]
-            for level in self.levels
-            for grad in (level.up_grad, level.down_grad)
-            for slot in slots
+            grad[slot] for level in self.levels for grad in (level.up_grad, level.down_grad) for slot in slots
         ]
 
     def stepped(self, slots: list[int]) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:

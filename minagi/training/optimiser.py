@@ -125,9 +125,9 @@ class Optimiser:
 
     def zero_grad(self) -> None:
         """Clear the named parameters' gradients (slots clear theirs when they are admitted)."""
-        for parameter in self.net.parameters():
-            if parameter.grad is not None:
-                parameter.grad.zero_()
+        grads = [parameter.grad for parameter in self.net.parameters() if parameter.grad is not None]
+        if grads:
+            torch._foreach_zero_(grads)
 
     def skip(self) -> None:
         """Give this gradient up."""

@@ -66,14 +66,9 @@ class Builder:
         return Snapshot(self.folder, info, self._contents)
 
 
-def next_number(places: Places) -> int:
-    """A number for a new snapshot."""
-    return max(snapshots.numbers(places.snapshots), default=0) + 1
-
-
 def keep_present(places: Places, model: layout.Model, kind: str, name: str, at: float) -> Snapshot:
     """Makes a snapshot of the files that are in place."""
-    number = next_number(places)
+    number = snapshots.next_number(places.snapshots)
     builder = Builder(places)
     for file in present_files(places, model):
         builder.keep(file, places.root / file)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from minagi.errors import WeightsError
 from minagi.weights import files, layout
-from minagi.weights.faults import FileFault, Missing
+from minagi.weights.faults import LINK, FileFault, Missing
 from minagi.weights.npz import check_npz
 
 META = "meta.json"
@@ -72,6 +72,12 @@ def numbers(root: Path) -> list[int]:
     return sorted((int(name) for name in names if _FOLDER.fullmatch(name)), reverse=True)
 
 
+def next_number(root: Path) -> int:
+    """A number for a new snapshot under `root`, free whatever lies there."""
+    taken = [int(entry.name) for entry in root.iterdir() if _FOLDER.fullmatch(entry.name)]
+    return max(taken, default=0) + 1
+
+
 def describe(model: layout.Model, number: int, kind: str, name: str, at: float) -> SnapshotInfo:
     """The info of a snapshot of `model`."""
     manifest = model.manifest
@@ -101,6 +107,8 @@ def write_meta(folder: Path, info: SnapshotInfo, contents: Mapping[str, tuple[in
 def read(folder: Path) -> Snapshot:
     """The snapshot in `folder`. FileFault when its meta.json is missing or makes no sense."""
     path = folder / META
+    if folder.is_symlink():
+        raise FileFault(folder, LINK)
     body = layout.parse_manifest(path, files.read_small(path, _META_MAX))
     try:
         info = SnapshotInfo(

@@ -268,7 +268,7 @@ class Store:
             self._settle()
             spilled = spill.mark() if state.spilled is None else state.spilled
             base = self._kept_present("auto", "")
-            number = commit.next_number(self._places)
+            number = snapshots.next_number(self._places.snapshots)
 
             def describe(model: Model) -> SnapshotInfo:
                 return snapshots.describe(model, number, kind, name, self._clock())

@@ -135,6 +135,8 @@ def _look_once(places: Places) -> View:
         folder = places.snapshots / snapshots.folder_name(journal.number)
         if files.identity(folder) is None:
             folder = places.incoming  # a writer died before it moved; whoever recovers will move it
+            if files.identity(folder) is None:
+                raise FileFault(places.journal, f"names snapshot {journal.number}, which is gone")
             manifest, model, seen = load(folder)
             return View(places, folder, manifest, model, seen)
         return _pinned(places, folder)
@@ -151,6 +153,7 @@ def _pinned(places: Places, folder: Path) -> View:
     if pin is None:
         raise Missing(folder)
     try:
+        snapshots.read(folder)
         manifest, model, _ = load(folder)
     except BaseException:
         os.close(pin)
@@ -235,7 +238,6 @@ def _go_back(places: Places, number: int) -> str:
 def _public(places: Places, path: Path) -> tuple[Path, str]:
     """The path in the public layout, and below the directory, of a file that a snapshot may share."""
     for folder in (places.incoming, *places.snapshots.glob("*"), places.root):
-        if path.is_relative_to(folder):
-            name = str(path.relative_to(folder))
+        if path.is_relative_to(folder) and layout.is_model_file(name := str(path.relative_to(folder))):
             return places.root / name, name
-    return path, path.name
+    return path, ""

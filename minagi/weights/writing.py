@@ -55,6 +55,8 @@ def build(
 
     `describe` gives the snapshot's info. WeightsError when the state does not hold together.
     """
+    if len(set(state.uids)) != len(state.uids):
+        raise WeightsError("The pool has an expert twice, so nothing was saved. This is a defect; report it.")
     manifest = _merged(previous.manifest, state.manifest)
     manifest["cfg"]["pool_experts"] = len(state.uids)
     shape = layout.check_shape(places.root / layout.MANIFEST, manifest, complete=True)
