@@ -137,6 +137,7 @@ def story(steps: int = 1600, seed: int = 7) -> Iterator[p.Message]:
             yield p.Growth(
                 at, step, chars, [26], [], "there was room and every expert was used", chars + 200_000
             )
+            yield p.Log(at, "info", "pool", "Expert 26 was born: there was room and every expert was used.")
         if step == 1200:
             yield p.Growth(
                 at, step, chars, [], [], "No growth: 2 experts are in their trial, 2 at most at a time.",

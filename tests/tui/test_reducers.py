@@ -131,7 +131,8 @@ def test_a_run_is_told_whole() -> None:
     assert state.births[-1].born == [26]
     told = " ".join(line.text for line in state.log)
     assert "Saved at step 1,500" in told
-    assert "Expert 26 born: there was room and every expert was used." in told
+    assert told.count("Expert 26 was born") == 1  # the worker's own words, and not once more
+    assert any(alert.text == "Expert 26 born." and alert.bell for alert in state.alerts)
 
 
 def test_equal_events_leave_the_parts_they_do_not_touch_as_they_are() -> None:

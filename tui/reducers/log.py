@@ -1,4 +1,7 @@
-"""The log: discrete events in plain sentences, newest last, bounded."""
+"""The log: discrete events in plain sentences, newest last, bounded.
+
+What the worker says in a `Log` event is not said again here; the reducers add what it leaves to figures.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from minagi.protocol import Growth, Pool
-from tui.reducers.log import alert, say
+from tui.reducers.log import alert
 from tui.reducers.training import marked
 from tui.sanitise import number, numbers, wholes
 from tui.state import PARENTS_LIMIT, AppState, Expert, Mark, PoolView
@@ -61,18 +61,9 @@ def _at(values: list[T], place: int, default: T) -> T:
 
 
 def growth(state: AppState, event: Growth, now: float) -> AppState:
-    """A decision about the pool's size."""
+    """A decision about the pool's size; the worker says it in the log itself."""
     born, pruned = wholes(event.born), wholes(event.pruned)
     state = replace(state, growth=event)
-    parts = []
-    if born:
-        parts.append(f"{_named(born)} born")
-    if pruned:
-        parts.append(f"{_named(pruned)} pruned")
-    text = "; ".join(parts)
-    if event.sentence:
-        text = f"{text}: {event.sentence}" if text else event.sentence
-    state = say(state, now, "pool", text)
     if not born and not pruned:
         return state
     state = replace(
@@ -80,7 +71,9 @@ def growth(state: AppState, event: Growth, now: float) -> AppState:
         births=(*state.births[1 - BIRTHS_KEPT :], event),
         curves=marked(state.curves, Mark(event.chars, "born" if born else "pruned")),
     )
-    return alert(state, "quiet", text, bell=True)
+    told = [f"{_named(born)} born"] if born else []
+    told += [f"{_named(pruned)} pruned"] if pruned else []
+    return alert(state, "quiet", "; ".join(told), bell=True)
 
 
 def _named(uids: list[int]) -> str:

@@ -98,7 +98,7 @@ def hello(state: AppState, event: Hello, now: float) -> AppState:
     state = say(state, now, "run", text)
     if event.dry_run:
         state = say(state, now, "run", "A dry run: nothing will be kept", "warning")
-    return say(state, now, "run", event.notice) if event.notice else state
+    return state
 
 
 def corpus(state: AppState, event: CorpusFound, now: float) -> AppState:
@@ -111,17 +111,13 @@ def corpus(state: AppState, event: CorpusFound, now: float) -> AppState:
         name = clean_line(str(entry.get("name") or "unnamed"), 80)
         subject = known.get(name, Subject(name))
         subjects.append(replace(subject, chars=whole(entry.get("chars"))))
+    first = state.corpus is None
+    state = replace(state, corpus=event, subjects=tuple(subjects))
     text = (
         f"Found {words.plural(event.files, 'file')} with {words.count(event.chars)} characters to read "
         f"and {words.count(event.held_out_chars)} held out"
     )
-    state = say(replace(state, corpus=event, subjects=tuple(subjects)), now, "files", text)
-    if event.skipped:
-        reasons = ", ".join(
-            f"{whole(files):,} {clean_line(reason, 40)}" for reason, files in event.skipped.items()
-        )
-        state = say(state, now, "files", f"Passed over: {reasons}")
-    return state
+    return say(state, now, "files", text) if first else state  # of changes the worker tells itself
 
 
 def phase(state: AppState, event: Phase, now: float) -> AppState:

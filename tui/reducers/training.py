@@ -21,9 +21,6 @@ def metrics(state: AppState, event: Metrics, now: float) -> AppState:
         state, metrics=event, diverged=diverged, curves=_with_losses(state.curves, event),
         gauges=_with_gauges(state.gauges, event),
     )  # fmt: skip
-    if event.skipped_steps > before.skipped_steps and event.session_chars >= before.session_chars:
-        number_ = words.plural(event.skipped_steps, "step")
-        state = say(state, now, "run", f"{number_} skipped so far: loss or gradient not finite", "warning")
     if diverged and not (before.session_chars > 0 and before.loss is None):
         state = alert(state, "warning", "Diverged: the loss is no longer a number", bell=True)
     if _passes(event) > _passes(before) and before.session_chars > 0:
@@ -91,16 +88,12 @@ def memory(state: AppState, event: Memory, now: float) -> AppState:
 
 def window(state: AppState, event: Window, now: float) -> AppState:
     """The context window and its evidence."""
-    before = state.window
-    state = replace(state, window=event)
-    told = before is not None and before.sentence == event.sentence
-    return say(state, now, "window", event.sentence) if event.sentence and not told else state
+    return replace(state, window=event)
 
 
 def rate(state: AppState, event: Rate, now: float) -> AppState:
     """What the learning-rate control made of the last reading."""
-    state = replace(state, rate=event)
-    return say(state, now, "rate", event.sentence) if event.notable else state
+    return replace(state, rate=event)
 
 
 def held_out(state: AppState, event: HeldOut, now: float) -> AppState:

@@ -19,7 +19,7 @@ Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer]):
-    """A question. `choices` are (id, label, variant); the first has the focus."""
+    """A question. `choices` are (id, label); the first has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "cancel", show=False),
@@ -27,15 +27,15 @@ class Dialog(ModalScreen[Answer]):
         Binding("right,down", "app.focus_next", show=False),
     ]
     heading = ""
-    choices: tuple[tuple[str, str, str], ...] = ()
+    choices: tuple[tuple[str, str], ...] = ()
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content(self.heading), classes="heading")
             yield from self.body()
             with Horizontal(classes="buttons"):
-                for id, label, variant in self.choices:
-                    yield Button(Content(label), id=id, variant=variant, compact=True)  # type: ignore[arg-type]
+                for id, label in self.choices:
+                    yield Button(Content(label), id=id, compact=True)
 
     def body(self) -> Iterable[Widget]:
         """What stands between heading and buttons."""

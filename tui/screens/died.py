@@ -21,9 +21,9 @@ class DiedScreen(Dialog[str]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("R", "restart", show=False)]
     heading = "The worker ended"
     choices = (
-        ("restart", "Start again (R)", "primary"),
-        ("look", "Look around", "default"),
-        ("quit", "Quit", "default"),
+        ("restart", "Start again (R)"),
+        ("look", "Look around"),
+        ("quit", "Quit"),
     )
 
     def __init__(self, frame: Frame) -> None:

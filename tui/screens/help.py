@@ -33,7 +33,7 @@ class HelpScreen(Dialog[None]):
         Binding("pagedown,space", "scroll(10)", show=False),
     ]
     heading = "Keys"
-    choices = (("close", "Close", "default"),)
+    choices = (("close", "Close"),)
 
     def __init__(self, table: tuple[Key, ...]) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ class NameScreen(Dialog[str]):
     """Answers a name, or None."""
 
     heading = "Save a checkpoint under a name"
-    choices = (("save", "Save", "primary"), ("cancel", "Cancel", "default"))
+    choices = (("save", "Save"), ("cancel", "Cancel"))
 
     def body(self) -> Iterable[Widget]:
         yield Static(Content("It is kept until you delete it."))

@@ -30,13 +30,13 @@ class QuitScreen(Dialog[str]):
         super().__init__()
         self._told = unsaved_words(frame)
         dry = frame.state.hello is not None and frame.state.hello.dry_run
-        stay = ("stay", "Stay", "default")
+        stay = ("stay", "Stay")
         if dry:
-            self.choices = (("discard", "Quit", "primary"), stay)
+            self.choices = (("discard", "Quit"), stay)
         else:
             self.choices = (
-                ("save", "Save and quit", "primary"),
-                ("discard", "Quit without saving", "warning"),
+                ("save", "Save and quit"),
+                ("discard", "Quit without saving"),
                 stay,
             )
 
@@ -61,7 +61,7 @@ class LeavingScreen(Dialog[None]):
         self._save = save
         self._since = since
         self._shown = ""
-        self.choices = (("hurry", "Do not wait", "default"),)
+        self.choices = (("hurry", "Do not wait"),)
 
     def body(self) -> Iterable[Widget]:
         yield Static(Content(_RUNGS[""]), id="rung")
