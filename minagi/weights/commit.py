@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from minagi.weights import files, layout, snapshots
@@ -33,9 +33,10 @@ _JOURNAL_MAX = 1 << 26
 
 @dataclass(frozen=True)
 class Journal:
-    """A commit under way: the directory becomes snapshot `number`, and the files of `remove` go."""
+    """A commit under way: files of snapshot `number` replace those in place, and the files of `remove` go."""
 
     number: int
+    replace: list[str]
     remove: list[str]
 
 
@@ -84,21 +85,19 @@ def present_files(places: Places, model: layout.Model) -> list[str]:
     return [name for name in model.files if name != layout.OPTIM or (places.root / name).exists()]
 
 
-def commit(places: Places, snapshot: Snapshot, remove: Iterable[str]) -> None:
-    """Makes the directory's files those of `snapshot` (sealed in `incoming/`, or kept); `remove` goes.
+def commit(places: Places, snapshot: Snapshot, replace: Iterable[str], remove: Iterable[str]) -> None:
+    """Makes files `replace` those of `snapshot` (sealed in `incoming/`, or kept); the files `remove` go.
 
     After an OSError `recover` must come before anything else: it completes the step, or undoes it.
     """
     files.remove_tree(places.staged)
     files.make_folder(places.staged)
-    for name in snapshot.files:
-        if not snapshots.same(places.root / name, snapshot, name):
-            files.link_or_copy(snapshot.folder / name, places.staged / Path(name).name)
+    journal = Journal(int(snapshot.info.id), list(replace), sorted(remove))
+    for name in journal.replace:
+        files.link_or_copy(snapshot.folder / name, places.staged / Path(name).name)
     draft = places.journal.with_suffix(".draft")
     files.remove_tree(draft)
-    journal = Journal(int(snapshot.info.id), sorted(remove))
-    body = {"snapshot": journal.number, "remove": journal.remove}
-    files.write_file(draft, [json.dumps(body).encode()])
+    files.write_file(draft, [json.dumps(asdict(journal)).encode()])
     files.rename(draft, places.journal)
     files.fsync_folder(places.private)
     _finish(places, journal)
@@ -109,13 +108,18 @@ def read_journal(places: Places) -> Journal | None:
     if files.identity(places.journal) is None:
         return None
     body = layout.parse_manifest(places.journal, files.read_small(places.journal, _JOURNAL_MAX))
-    number, remove = body.get("snapshot"), body.get("remove")
-    if not isinstance(number, int) or number < 0 or not isinstance(remove, list):
+    number, replace, remove = (body.get(key) for key in ("number", "replace", "remove"))
+    if (
+        not isinstance(number, int)
+        or number < 0
+        or not isinstance(replace, list)
+        or not isinstance(remove, list)
+    ):
         raise FileFault(places.journal, "is damaged")
-    for name in remove:
+    for name in (*replace, *remove):
         if not isinstance(name, str) or not layout.is_model_file(name):
             raise FileFault(places.journal, f"names {layout.shown(name)}, which is no file of a model")
-    return Journal(number, remove)
+    return Journal(number, replace, remove)
 
 
 def recover(places: Places) -> None:
@@ -141,9 +145,8 @@ def _finish(places: Places, journal: Journal) -> None:
         files.fsync_folder(places.private)
     snapshot = snapshots.read(folder)
     files.make_folder(places.root / layout.EXPERTS)
-    for name in snapshot.files:
-        if not snapshots.same(places.root / name, snapshot, name):
-            _place(places, snapshot, name)
+    for name in journal.replace:
+        _place(places, snapshot, name)
     for name in journal.remove:
         if name not in snapshot.files:
             files.remove_tree(places.root / name)
@@ -157,7 +160,9 @@ def _finish(places: Places, journal: Journal) -> None:
 
 def _place(places: Places, snapshot: Snapshot, name: str) -> None:
     staged = places.staged / Path(name).name
-    if files.identity(staged) is None:  # lost with the folder entries that were not synced
-        files.make_folder(places.staged)
+    if files.identity(staged) is None:
+        if snapshots.shared(places.root / name, snapshot, name):
+            return  # it was put in place before
+        files.make_folder(places.staged)  # lost with a folder entry that was not synced
         files.link_or_copy(snapshot.folder / name, staged)
     files.rename(staged, places.root / name)

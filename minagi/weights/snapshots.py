@@ -157,10 +157,18 @@ def _own_bytes(folder: Path) -> int:
 
 def same(path: Path, snapshot: Snapshot, name: str) -> bool:
     """Whether the file `path` is what a snapshot took as `name`, and the snapshot still has it."""
-    mine, kept = files.identity(path), files.identity(snapshot.folder / name)
-    if mine is None or kept is None or files.fingerprint(path) != snapshot.files[name]:
+    if files.identity(path) is None or files.fingerprint(path) != snapshot.files[name]:
         return False
-    return mine[:2] == kept[:2] or files.fingerprint(snapshot.folder / name) == snapshot.files[name]
+    kept = snapshot.folder / name
+    return shared(path, snapshot, name) or (
+        files.identity(kept) is not None and files.fingerprint(kept) == snapshot.files[name]
+    )
+
+
+def shared(path: Path, snapshot: Snapshot, name: str) -> bool:
+    """Whether the file `path` and file `name` of a snapshot are one file under two names."""
+    mine, kept = files.identity(path), files.identity(snapshot.folder / name)
+    return mine is not None and kept is not None and mine[:2] == kept[:2]
 
 
 def matching(root: Path, model: Path, names: Iterable[str]) -> Snapshot | None:
@@ -183,9 +191,7 @@ def check(snapshot: Snapshot, known: Path) -> None:
         path = snapshot.folder / name
         if files.fingerprint(path) != recorded:
             raise FileFault(path, "is not what the snapshot took: another program changed it")
-        here, there = files.identity(path), files.identity(known / name)
-        shared = here is not None and there is not None and here[:2] == there[:2]
-        if path.suffix == ".npz" and not shared:
+        if path.suffix == ".npz" and not shared(known / name, snapshot, name):
             check_npz(path)
 
 

@@ -275,8 +275,9 @@ class Store:
 
             previous = Previous(self._here().manifest, self._here().model, base)
             snapshot, model, written = build(self._places, state, spilled, previous, describe)
+            changed = [n for n in snapshot.files if not snapshots.same(self.path / n, snapshot, n)]
             old = set(base.files) if base is not None else set()
-            self._commit(snapshot, old - set(snapshot.files))
+            self._commit(snapshot, changed, old - set(snapshot.files))
             self._view = View(self._places, self.path, model.manifest, model)
             self._fault = None
             spill.drop(spilled)
@@ -309,7 +310,9 @@ class Store:
                 load(target.folder)
                 with suppress(WeightsError):  # a damaged present cannot be kept
                     self._kept_present("auto", "")
-                self._commit(target, self._files() - set(target.files))
+                # A file in place that only looks the same may be the damaged one, so all of them come back.
+                other = [n for n in target.files if not snapshots.shared(self.path / n, target, n)]
+                self._commit(target, other, self._files() - set(target.files))
                 self._load()
             spill.clear()
 
@@ -339,9 +342,9 @@ class Store:
             self._load()
             self._unsettled = False
 
-    def _commit(self, snapshot: Snapshot, remove: set[str]) -> None:
+    def _commit(self, snapshot: Snapshot, replace: list[str], remove: set[str]) -> None:
         try:
-            commit.commit(self._places, snapshot, remove)
+            commit.commit(self._places, snapshot, replace, remove)
         except BaseException:
             self._unsettled = True
             raise

@@ -152,7 +152,7 @@ class FaultyDisk:
                 path.unlink(missing_ok=True)
                 os.link(other, path)
             else:
-                os.rename(path, other)
+                path.rename(other)
 
 
 def copy_tree(source: Path, target: Path) -> None:

@@ -1,8 +1,8 @@
 """What a checkpoint promises, tried at every change of the file system it makes.
 
 Each scenario is run once to count its changes, and then again and again with one of them going wrong: the
-process killed before it or behind it, the power cut, the disk full, an input/output error, a write that takes only half.
-Afterwards the directory must open and be the old model or the new one, byte for byte.
+process killed before it or behind it, the power cut, the disk full, an input/output error, a write that
+takes only half. Afterwards the directory must open and be the old model or the new one, byte for byte.
 
 The default run tries a sample of the points; MINAGI_FAULTS=all tries every one.
 """
@@ -10,10 +10,12 @@ The default run tries a sample of the points; MINAGI_FAULTS=all tries every one.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from faulty_disk import ERRORS, KILLS, FaultyDisk, Killed, copy_tree
 from weights_models import edit_manifest, expert, make, public, state
@@ -53,10 +55,6 @@ def _grow_and_prune(store: Store) -> None:
 
 def _public_flat(path: Path) -> None:
     """A directory of an older program: flat arrays, no list of experts, nothing of ours."""
-    import shutil
-
-    import numpy as np
-
     make(path)
     shutil.rmtree(path / layout.PRIVATE)
     for file in (path / layout.EXPERTS).glob("*.npz"):
