@@ -92,7 +92,7 @@ class MinagiApp(App[None], inherit_bindings=False):
         if self.ui.theme in self.available_themes:
             self.theme = self.ui.theme
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
                 loop.add_signal_handler(getattr(signal, name), self._signalled, getattr(signal, name))
         fastest = max(self.ui.refresh_hz, self.ui.chart_hz, self.ui.chat_hz)
@@ -128,7 +128,7 @@ class MinagiApp(App[None], inherit_bindings=False):
             self.push_screen(DiedScreen(frame), self._after_death)
 
     def _signalled(self, number: int) -> None:
-        """SIGTERM or SIGHUP: give the terminal back at once; `finish` lets the worker save."""
+        """A signal to leave: give the terminal back at once; `finish` lets the worker save."""
         self.exit(return_code=128 + number)
 
     def terminal_lost(self) -> None:
@@ -393,4 +393,8 @@ class MinagiApp(App[None], inherit_bindings=False):
         self._gone()
 
     def _gone(self) -> None:
-        self.exit(return_code=EXIT_FAILED if self.state.failure else EXIT_OK)
+        ending = self.state.ending
+        failed = (
+            (ending.status if ending and ending.status else EXIT_FAILED) if self.state.failure else EXIT_OK
+        )
+        self.exit(return_code=failed)

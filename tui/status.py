@@ -50,7 +50,7 @@ def stalled(state: AppState, now: float) -> bool:
 def status(state: AppState, now: float) -> Status:
     """The word for the header."""
     if state.link == "died":
-        return Status("✖", "worker died", "$text-error")
+        return Status("✖", "failed" if state.failure else "worker died", "$text-error")
     if state.link == "ended":
         return Status("■", "ended", MUTED)
     if state.rung:

@@ -87,7 +87,8 @@ class Drawn(Widget):
         if before is not None and all(a is b or a == b for a, b in zip(part, before, strict=True)):
             self.frame = frame
             return
-        if 0.0 <= frame.now - self._drawn_at < self.seconds and before is not None:
+        asked_for = self.frame is not None and frame.view is not self.frame.view  # a key was pressed
+        if 0.0 <= frame.now - self._drawn_at < self.seconds and before is not None and not asked_for:
             return
         self.frame, self._drawn, self._drawn_at = frame, part, frame.now
         self.changed()
