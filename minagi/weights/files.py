@@ -157,6 +157,13 @@ def make_folder(path: Path) -> None:
         raise FileFault(path, "is in the way: a folder is needed there", "Move it aside.")
 
 
+def make_folders(path: Path) -> None:
+    """Makes a folder and those above it, as far as they are missing."""
+    if not path.is_dir():
+        make_folders(path.parent)
+        make_folder(path)
+
+
 # ----------------------------------------------------------------------------------------- reading
 
 

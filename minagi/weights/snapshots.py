@@ -20,7 +20,7 @@ from pathlib import Path
 
 from minagi.errors import WeightsError
 from minagi.weights import files, layout
-from minagi.weights.faults import LINK, FileFault, Missing
+from minagi.weights.faults import LINK, FileFault
 from minagi.weights.npz import check_npz
 
 META = "meta.json"
@@ -88,7 +88,7 @@ def describe(model: layout.Model, number: int, kind: str, name: str, at: float) 
     return SnapshotInfo(
         id=str(number),
         name=name,
-        kind="named" if name and kind == "auto" else kind,
+        kind=("named" if name else "auto") if kind in ("auto", "named") else kind,
         at=at,
         step=int(manifest.get("step", 0)),
         chars=int(chars) if isinstance(chars, (int, float)) and math.isfinite(chars) else 0,
@@ -136,9 +136,9 @@ def listing(root: Path) -> list[SnapshotInfo]:
         folder = root / folder_name(number)
         try:
             info = read(folder).info
-        except Missing:
-            continue  # it left while this was reading
         except WeightsError:
+            if files.identity(folder) is None:
+                continue  # it left while this was reading
             info = SnapshotInfo(id=str(number), kind=DAMAGED)
         found.append(replace(info, bytes_freed=_own_bytes(folder)))
     return found

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import commit, files, layout, snapshots, tensors
-from minagi.weights.faults import Missing, spoken
+from minagi.weights.faults import FileFault, Missing, spoken
 from minagi.weights.layout import Model, Places
 from minagi.weights.lock import Lock
 from minagi.weights.npz import Npz
@@ -41,7 +41,9 @@ class Store:
         self._view: View | None = None
         self._fault: WeightsError | None = None  # why the model cannot be read (opened for repair)
         self._spill = None if spill is None else SpillArea(spill)
-        self._checked: set[tuple[object, str]] = set()  # (file's identity, part of it) that were verified
+        self._checked: dict[
+            tuple[str, str], object
+        ] = {}  # (file, part of it) -> identity when it was verified
         self._committing = threading.RLock()
         self._unsettled = False  # a commit was cut short by an error after its commit point
 
@@ -102,7 +104,7 @@ class Store:
             with remedied(places):
                 look(places.root).close()  # whatever is wrong shows before anything is written
         with spoken("open the model for writing", self.path):
-            _make_folders(self.path)
+            files.make_folders(self.path)
             files.make_folder(places.private)
             self._lock = Lock(places.lock, role, self._clock)
             try:
@@ -223,10 +225,9 @@ class Store:
 
         def read(path: Path) -> T:
             with Npz(path) as archive:
-                key = (archive.identity, part)
-                known = key in self._checked or (archive.identity, "") in self._checked
+                known = archive.identity in (self._checked.get((name, part)), self._checked.get((name, "")))
                 result = reader(archive, shape, check=not known)
-                self._checked.add(key)
+                self._checked[name, part] = archive.identity
                 return result
 
         with remedied(self._places):
@@ -267,7 +268,7 @@ class Store:
         with self._changing("save the model") as spill:
             self._settle()
             spilled = spill.mark() if state.spilled is None else state.spilled
-            base = self._kept_present("auto", "")
+            base = self._kept_present()
             number = snapshots.next_number(self._places.snapshots)
 
             def describe(model: Model) -> SnapshotInfo:
@@ -305,11 +306,9 @@ class Store:
         with self._changing("revert the model") as spill:
             self._settle()
             if snapshot_id:
-                target = self._find(snapshot_id)
-                snapshots.check(target, self.path)
-                load(target.folder)
+                target = self._sound(snapshot_id)
                 with suppress(WeightsError):  # a damaged present cannot be kept
-                    self._kept_present("auto", "")
+                    self._kept_present()
                 # A file in place that only looks the same may be the damaged one, so all of them come back.
                 other = [n for n in target.files if not snapshots.shared(self.path / n, target, n)]
                 self._commit(target, other, self._files() - set(target.files))
@@ -349,14 +348,15 @@ class Store:
             self._unsettled = True
             raise
 
-    def _kept_present(self, kind: str, name: str) -> Snapshot | None:
+    def _kept_present(self) -> Snapshot | None:
         """The snapshot that the files in place are, made if there is none; None without a model."""
         if self._view is None or self._view.model is None or self._fault is not None:
             return None
         model = self._view.model
         names = commit.present_files(self._places, model)
         present = snapshots.matching(self._places.snapshots, self.path, names)
-        return present or commit.keep_present(self._places, model, kind, name, self._clock())
+        at = (self.path / layout.MANIFEST).stat().st_mtime
+        return present or commit.keep_present(self._places, model, "auto", "", at)
 
     def _files(self) -> set[str]:
         """The files that are the model's: by its manifest, or, if that cannot be read, by the snapshots."""
@@ -367,6 +367,16 @@ class Store:
             with suppress(WeightsError):
                 known |= snapshots.read(self._places.snapshots / snapshots.folder_name(number)).files.keys()
         return known
+
+    def _sound(self, wanted: str) -> Snapshot:
+        """A snapshot that was read against its checksums, and holds a model that opens."""
+        try:
+            target = self._find(wanted)
+            snapshots.check(target, self.path)
+            load(target.folder)
+        except FileFault as fault:
+            raise FileFault(fault.path, fault.fault, "Go back to another snapshot.") from None
+        return target
 
     def _find(self, wanted: str, *, damaged: bool = False) -> Snapshot:
         root = self._places.snapshots
@@ -383,10 +393,3 @@ class Store:
     def _expire(self) -> None:
         for info in snapshots.expendable(snapshots.listing(self._places.snapshots)):
             snapshots.remove(self._places.snapshots / snapshots.folder_name(int(info.id)), self._places.trash)
-
-
-def _make_folders(path: Path) -> None:
-    """Makes the directory and those above it, as far as they are missing."""
-    if not path.is_dir():
-        _make_folders(path.parent)
-        files.make_folder(path)

@@ -1,5 +1,7 @@
 """Broken and hostile directories: each is refused with file, fault and remedy, and nothing is written."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os
