@@ -11,16 +11,20 @@ SPEED_SECONDS = 3.0  # seconds of training over which a shown speed is averaged
 
 
 class Smooth:
-    """A running mean weighted by characters; None before the first value."""
+    """A running mean that fades over `span`; until as much was added, the plain mean. None at first."""
 
     def __init__(self, span: float = SMOOTHING_CHARS, value: float | None = None) -> None:
         self.span, self.value = span, value
+        self._weight = 0.0 if value is None else span
 
     def add(self, value: float, weight: float) -> None:
+        """Take `value`, which stands for `weight` (characters, seconds, steps)."""
+        keep = math.exp(-weight / self.span)
+        self._weight = self._weight * keep + self.span * (1 - keep)
         if self.value is None:
             self.value = value
-        else:
-            self.value += (value - self.value) * -math.expm1(-weight / self.span)
+        elif self._weight > 0:
+            self.value += (value - self.value) * self.span * (1 - keep) / self._weight
 
 
 @dataclass
