@@ -125,7 +125,10 @@ class MinagiApp(App[None], inherit_bindings=False):
         self._tell_title(frame)
         if self.state.link == "died" and not self._mourned and self._leaving is None:
             self._mourned = True
-            self.push_screen(DiedScreen(frame), self._after_death)
+            if self.state.failure and self.state.hello is None:
+                self._gone()  # it refused before it opened anything: the sentence is all there is to see
+            else:
+                self.push_screen(DiedScreen(frame), self._after_death)
 
     def _signalled(self, number: int) -> None:
         """A signal to leave: give the terminal back at once; `finish` lets the worker save."""
