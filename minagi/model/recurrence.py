@@ -66,8 +66,11 @@ def forced(net: Network, plan: Plan, row: int) -> float | None:
 
 
 def _halts(net: Network, plan: Plan, row: int, halt: Tensor, remaining: Tensor) -> tuple[Tensor, Tensor]:
-    """Who halts in this row, and everyone's remaining mass after it."""
+    """Who halts in this row, and everyone's remaining mass after it. In the last row that is everyone, even
+    where numbers are not finite: a forward ends, and whoever asked for it sees them in its loss."""
     value = forced(net, plan, row)
+    if value == 1:
+        return torch.ones_like(remaining, dtype=torch.bool), torch.zeros_like(remaining)
     halt = halt.detach() if value is None else torch.full_like(remaining, value)
     remaining = remaining * (1 - halt)
     return 1 - remaining >= net.depth.halt_thresh, remaining

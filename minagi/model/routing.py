@@ -62,6 +62,7 @@ class Forward:
     admitted: list[int] = field(default_factory=list)
     slots: list[int] = field(default_factory=list)
     load_logits: Tensor | None = None  # routing scores [N, n] of the last row that routed anything
+    load_first: Tensor | None = None  # [N] everyone's first choice among those n
     balance: Tensor | None = None  # E·Σ u·P − 1
     dropped: int = 0
     routed: int = 0
@@ -86,11 +87,11 @@ class Forward:
 
         The first is from Fedus et al. 2021 (arXiv:2101.03961), the second from Zoph et al. 2022 (2202.08906).
         """
-        assert self.load_logits is not None
+        assert self.load_logits is not None and self.load_first is not None
         logits = self.load_logits
         probabilities = logits.softmax(-1)
         n = logits.shape[1]
-        first = torch.bincount(logits.detach().argmax(-1), minlength=n) / logits.shape[0]
+        first = torch.bincount(self.load_first, minlength=n) / logits.shape[0]
         return n * (first * probabilities.mean(0)).sum() + 1e-3 * logits.logsumexp(-1).square().mean()
 
 
@@ -123,8 +124,8 @@ class PoolMlp(nn.Module):
         experts = torch.tensor([forward.admitted[i] for i in order], device=f.device)
         slots = [forward.slots[i] for i in order]
         logits = linear_fp32(keyed, self.router.weight.index_select(0, experts))
-        forward.load_logits = logits
         chosen, weights = self._choose(logits, forward)
+        forward.load_logits, forward.load_first = logits, chosen[:, 0]
         weights = weights * gate.index_select(0, experts)[chosen]
         if len(forward.traces) < forward.trace_rows:
             forward.traces.append(Trace(row, positions, experts[chosen], weights.detach()))
@@ -150,6 +151,7 @@ class PoolMlp(nn.Module):
             return
         top = q.topk(min(self.top_k, q.shape[1]), -1)
         mass = q.new_zeros(q.shape[1]).index_add_(0, top.indices.flatten(), top.values.flatten())
+        mass = mass.nan_to_num(0)
         text = forward.text
         if row == 0:
             if text.vote is None:
@@ -159,7 +161,8 @@ class PoolMlp(nn.Module):
         if forward.admitted:
             mass[forward.admitted] = 0
         ranked = torch.sort(mass, descending=True, stable=True)  # stable: ties go to the lower index
-        wanted = int((ranked.values > 0).sum())
+        # Nobody is voted for where numbers are not finite; the forward still has to reach its end.
+        wanted = max(int((ranked.values > 0).sum()), 0 if forward.admitted else 1)
         forward.admit(ranked.indices[:wanted].tolist())
 
     def _draw_admissions(self, q: Tensor, forward: Forward, row: int) -> None:
@@ -170,13 +173,13 @@ class PoolMlp(nn.Module):
             if text.tally is not None:
                 grown[: text.tally.shape[0]] = text.tally
             text.tally = grown
-        text.tally[row] += q.sum(0)
+        text.tally[row] += q.sum(0).nan_to_num(0)
         keys = text.tally[row].log() / forward.routing.select_temperature + self._gumbel(
             text.tally[row], forward
         )
         if forward.admitted:
             keys[forward.admitted] = -torch.inf
-        left = int((keys > -torch.inf).sum())
+        left = max(int((keys > -torch.inf).sum()), 0 if forward.admitted else 1)
         forward.admit(keys.topk(min(self.top_k, left)).indices.tolist())
 
     def _choose(self, logits: Tensor, forward: Forward) -> tuple[Tensor, Tensor]:
@@ -195,5 +198,7 @@ class PoolMlp(nn.Module):
     @staticmethod
     def _gumbel(like: Tensor, forward: Forward) -> Tensor:
         """Noise: the k largest of log p / T + noise are k draws without replacement (arXiv:1903.06059)."""
-        uniform = torch.rand(like.shape, generator=forward.generator, device=like.device)
+        generator = forward.generator
+        device = like.device if generator is None else generator.device
+        uniform = torch.rand(like.shape, generator=generator, device=device).to(like.device)
         return -torch.log(-torch.log(uniform.clamp(1e-10, 1 - 1e-7)))
