@@ -31,6 +31,7 @@ from tui.client import Recording, Source, Worker, worker_command
 from tui.shell import MinagiApp
 
 _MILLION = 1e6
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # that ask to leave
 _TOLD = ("data.weights", "ui.theme")  # settings that --help tells of
 
 
@@ -123,15 +124,16 @@ async def _run(app: MinagiApp) -> int:
     loop = asyncio.get_running_loop()
     screen = terminal.outlast()
     screen.on_gone = lambda: loop.call_soon_threadsafe(app.terminal_lost)
+    for number in _SIGNALS:  # before the screen is taken: none may come in between and leave it taken
+        loop.add_signal_handler(number, app.signalled, number)
     try:
         await app.run_async()
     finally:
         _write(terminal.RESTORE_TITLE)
         if app.source.live and not app.source.recorded:
             _say("Saving what was learned…")
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                loop.add_signal_handler(getattr(signal, name), app.source.hurry)
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, app.source.hurry)
         await app.finish()
         if app.state.failure:
             _say(app.state.failure)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -91,10 +90,6 @@ class MinagiApp(App[None], inherit_bindings=False):
         """Draw first, then start the source: the first frame waits for nothing."""
         if self.ui.theme in self.available_themes:
             self.theme = self.ui.theme
-        loop = asyncio.get_running_loop()
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            if hasattr(signal, name):
-                loop.add_signal_handler(getattr(signal, name), self._signalled, getattr(signal, name))
         fastest = max(self.ui.refresh_hz, self.ui.chart_hz, self.ui.chat_hz)
         self.set_interval(1.0 / fastest, self.tick)
         self.tick()
@@ -130,7 +125,7 @@ class MinagiApp(App[None], inherit_bindings=False):
             else:
                 self.push_screen(DiedScreen(frame), self._after_death)
 
-    def _signalled(self, number: int) -> None:
+    def signalled(self, number: int) -> None:
         """A signal to leave: give the terminal back at once; `finish` lets the worker save."""
         self.exit(return_code=128 + number)
 

@@ -312,7 +312,7 @@ async def test_impatience_while_it_saves() -> None:
 async def test_a_signal_leaves_at_once_and_the_worker_saves_after() -> None:
     fake = source()
     async with fr.opened(fake) as (app, pilot):
-        app._signalled(15)
+        app.signalled(15)
         await pilot.pause()
         assert fake.closed == []
     assert app.return_code == 143
