@@ -17,7 +17,7 @@ from minagi.model.routing import Forward
 from minagi.protocol import Message
 from minagi.text import alphabet
 from minagi.training.engine import Engine
-from minagi.training.writing import BOT_END, REPLY_ENDS, Conversation, Writer
+from minagi.training.writing import REPLY_ENDS, Conversation, Writer
 
 PROBE_MAX = 4_096  # characters
 
@@ -35,7 +35,7 @@ class Chat:
 
     def reply(self, command: protocol.Write, window: int) -> Generator[Message, None, None]:
         """Answer `command`; closing the generator cancels. What was written stays in the conversation."""
-        words = command.prompt.encode("utf-8", "surrogateescape")
+        words = _bytes_of(command.prompt)
         if not words:
             raise UsageError("There is nothing to answer: the message is empty.")
         strength = self.decoding.adapt_strength if command.strength is None else command.strength
@@ -46,11 +46,11 @@ class Chat:
             prompt = alphabet.encode(words).tolist()
         began = time.monotonic()
         written: list[int] = []
-        yield protocol.ReplyStarted(command.id, "raw" if command.raw else "adapted")
         try:
+            yield protocol.ReplyStarted(command.id, "raw" if command.raw else "adapted")
             for character in writer.write(prompt, command.chars, REPLY_ENDS):
                 written.append(character.id)
-                if character.id != BOT_END:
+                if character.id not in REPLY_ENDS:
                     data = alphabet.decode([character.id]).decode("latin-1")
                     yield protocol.ReplyChunk(command.id, data, [character.rows], character.loads)
         finally:
@@ -63,7 +63,7 @@ class Chat:
     def probe(self, command: protocol.Probe, window: int) -> protocol.Probed:
         """Read a text as a new one; rows, surprise and first-row experts of each character."""
         limit = min(PROBE_MAX, window)
-        ids = alphabet.encode(command.text.encode("utf-8", "surrogateescape"), markers=False)[:limit]
+        ids = alphabet.encode(_bytes_of(command.text), markers=False)[:limit]
         if not len(ids):
             raise UsageError("There is nothing to inspect: the text is empty.")
         net, pool = self.engine.net, self.engine.pool

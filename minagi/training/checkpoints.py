@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from typing import Any
 
 from minagi import protocol
-from minagi.errors import UsageError
+from minagi.errors import UsageError, WeightsError
 from minagi.protocol import Log, Message
 from minagi.training.engine import Engine
 from minagi.training.history import History
 from minagi.training.progress import Progress
 
+ASKED = "asked"  # the reason of a revert that a person wanted
 OURS = "minagi"  # the manifest key under which this program keeps what the public layout has no place for
 
 
@@ -73,6 +74,12 @@ class Checkpoints:
         )
         yield from self._record()
 
+    def resumed(self) -> Iterator[Message]:
+        """Bring the history to where the model goes on from."""
+        trouble = "" if self.dry_run else self.history.drop_after(self.progress.step)
+        if trouble:
+            yield Log(at=time.time(), level="warning", topic="checkpoint", text=trouble)
+
     def _record(self) -> Iterator[Message]:
         progress, telemetry = self.progress, self.engine.pool.telemetry
         trouble = self.history.append(
@@ -94,27 +101,27 @@ class Checkpoints:
         store, progress = self.engine.store, self.progress
         if not store.exists:
             raise UsageError("Nothing has been saved yet, so there is nothing to go back to.")
-        undo = ""
+        target = undo = ""
         if self.dry_run:
             if to not in ("", "last"):
                 raise UsageError(
                     "A dry run can only go back to where it started, which is the last checkpoint."
                 )
+            store.forget_spilled()
         else:
-            target = self._find(to)
+            present = store.present().id
+            target = self._find(to, present)
+            undo = present if target != present else ""
             if progress.unsaved_chars > 0:
-                info = store.checkpoint(self.engine.state(self._gather()), kind="before-revert")
-                undo = info.id
+                undo = yield from self._keep_present(reason)
             store.revert(target)
         self.engine.reload()
         restore(store.manifest)
         self.measure_disk()
-        trouble = "" if self.dry_run else self.history.drop_after(progress.step)
-        if trouble:
-            yield Log(at=time.time(), level="warning", topic="checkpoint", text=trouble)
+        yield from self.resumed()
         yield protocol.Reverted(
             at=time.time(),
-            snapshot="" if self.dry_run else target,
+            snapshot=target,
             undo=undo,
             step=progress.step,
             chars=progress.chars,
@@ -122,15 +129,30 @@ class Checkpoints:
             reason=reason,
         )
 
-    def _find(self, to: str) -> str:
-        """The id of the snapshot meant by `to`."""
-        kept = self.engine.store.snapshots()
+    def _keep_present(self, reason: str) -> Generator[Message, None, str]:
+        """Save what is about to be left; the id to come back to it by. A run that goes back by itself, from
+        a present too broken to be saved, goes back all the same."""
+        try:
+            info = self.engine.store.checkpoint(self.engine.state(self._gather()), kind="before-revert")
+        except WeightsError as error:
+            if reason == ASKED:
+                raise
+            text = f"What was learned since the last checkpoint is lost: {error}"
+            yield Log(at=time.time(), level="warning", topic="checkpoint", text=text)
+            return ""
+        self.engine.settle()
+        self.progress.saved_chars = self.progress.chars
+        return info.id
+
+    def _find(self, to: str, present: str) -> str:
+        """The id of the snapshot meant by `to`; `present` is the last checkpoint's."""
         if to in ("", "last"):
-            wanted = [info for info in kept if info.kind != "damaged"]
-        elif to == "best":
-            wanted = [info for info in kept if info.kind == "best"] or kept
-        else:
-            wanted = [info for info in kept if to in (info.id, info.name)]
+            return present
+        kept = self.engine.store.snapshots()
+        if to == "best":
+            best = [info.id for info in kept if info.kind == "best"]
+            return best[0] if best else present
+        wanted = [info for info in kept if info.id == to] or [info for info in kept if info.name == to]
         if not wanted:
             there = ", ".join(info.id for info in kept[:8]) or "none"
             raise UsageError(f"There is no snapshot {to!r}. There are: {there}.")

@@ -303,6 +303,7 @@ class RateControl:
             "fast": asdict(self._fast),
             "index": self._index,
             "last": self._last,
+            "aside": self._aside,
             "errors": list(self._errors),
             "verdicts": list(self._verdicts),
             "harmful": self._harmful,
@@ -310,8 +311,9 @@ class RateControl:
             "rest": self._rest,
         }
 
-    def load_state(self, state: Mapping[str, Any] | None) -> None:
-        """Go on from `state_dict()`; the next reading re-levels the fits.
+    def load_state(self, state: Mapping[str, Any] | None, restarted: bool = True) -> None:
+        """Go on from `state_dict()`. After a restart the next reading re-levels the fits; a run that goes
+        back to a checkpoint of its own measures the same text and goes on as it went on then.
 
         A state that is missing or written by another program gives its factor if it has one, and no
         evidence: a run is never refused over it.
@@ -329,7 +331,9 @@ class RateControl:
         self._harmful, self._settled, self._rest = (
             min(max(0, int(_number(state.get(key), 0))), 10**6) for key in ("harmful", "settled", "rest")
         )
-        self._restarted = True
+        self._restarted = restarted
+        aside = _number(state.get("aside"), math.nan)
+        self._aside = None if math.isnan(aside) else aside
 
 
 def _verdict(slow: Trend, fast: Trend) -> float | None:

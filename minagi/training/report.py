@@ -75,7 +75,7 @@ def change_sentence(change: CorpusChange) -> str:
 
 
 def pool(engine: Engine, selection: Selection, progress: Progress, admitted: list[int]) -> protocol.Pool:
-    """The whole pool as it is now; `admitted` are the places the last step was admitted."""
+    """The whole pool as it is now; `admitted` are the uids the last step was admitted."""
     expert_pool = engine.pool
     telemetry = expert_pool.telemetry
     lifetime = selection.lifetime(progress.step)
@@ -92,7 +92,7 @@ def pool(engine: Engine, selection: Selection, progress: Progress, admitted: lis
         gate=[round(gate, 4) for gate in engine.net.pool.gate.tolist()],
         age_chars=[int(age * chars_per_text) for age in lifetime.age],
         unseen_texts=[int(texts) for texts in lifetime.unseen],
-        admitted=[uids[place] for place in admitted if place < len(uids)],
+        admitted=[uid for uid in admitted if uid in uids],
         arrived=list(expert_pool.arrived),
         loads_per_step=progress.loads,
         ram_hit_rate=expert_pool.ram.hits / asked if asked else None,

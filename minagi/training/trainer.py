@@ -87,7 +87,7 @@ class Trainer:
         self.selection = Selection(engine, settings, start.seed, lambda: self.checkpoints.disk_bytes)
         self.chat = Chat(engine, settings.decoding)
         self._generator = torch.Generator()
-        self._admitted: list[int] = []
+        self._admitted: list[int] = []  # uids
         self._figures_at = -math.inf
         self._reading: Generator[None, None, Measured] | None = None  # a held-out reading in progress
         self._reading_began = 0.0
@@ -130,18 +130,19 @@ class Trainer:
             },
         }
 
-    def _restore(self, manifest: dict[str, Any]) -> None:
+    def _restore(self, manifest: dict[str, Any], restarted: bool = True) -> None:
         """Take over everything a manifest says of a run; what it does not say starts at its beginning."""
         ours = manifest.get(OURS)
         ours = ours if isinstance(ours, dict) else {}
         part = {key: value if isinstance(value, dict) else {} for key, value in ours.items()}
         self.progress.load(manifest, part.get("progress", {}))
-        self.rate.load_state(part.get("rate"))
+        self.rate.load_state(part.get("rate"), restarted)
         self.window.load_state(part.get("window"), manifest.get("context_now"), self.progress.chars)
         self.reader.restore(part.get("reader", {}))
         best = ours.get("best")
         self.guard.best = float(best) if isinstance(best, (int, float)) and math.isfinite(best) else None
         self.signal = GradSignal()
+        self.selection.parents.clear()
         self._reading = None
 
     # ------------------------------------------------------------------------------------ greeting
@@ -158,6 +159,7 @@ class Trainer:
         yield self._window_event(None)
         yield from self._figures()
         if not self.start.fresh:
+            yield from self.checkpoints.resumed()
             self._begin_reading()
 
     # ---------------------------------------------------------------------------------------- step
@@ -184,7 +186,9 @@ class Trainer:
         self._measure_signal()
         lr = self._lr()
         self.engine.optimiser.step(lr, lr * self.settings.training.trunk_lr_mult, norm)
-        self._admitted = forward.admitted
+        telemetry = self.engine.pool.telemetry
+        telemetry.gate_seen[forward.admitted] = self.engine.net.pool.gate.detach().cpu()[forward.admitted]
+        self._admitted = [telemetry.uid[place] for place in forward.admitted]
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
         loads = self.engine.pool.loads - loads
         self.progress.took(
@@ -280,7 +284,8 @@ class Trainer:
         if rescue.act == "skip":
             return
         try:
-            yield from self.revert("" if rescue.to == "last" else rescue.to, rescue.sentence)
+            back = "" if rescue.to == "last" or self.dry_run else rescue.to
+            yield from self.revert(back, rescue.sentence)
         except UsageError as error:
             raise MinagiError(f"{rescue.sentence} {error}") from None
         self.rate.halve()
@@ -291,7 +296,7 @@ class Trainer:
 
     def revert(self, to: str = "", reason: str = "asked") -> Iterator[Message]:
         """Become snapshot `to` again ("" the last checkpoint), after keeping the present."""
-        yield from self.checkpoints.revert(to, reason, self._restore)
+        yield from self.checkpoints.revert(to, reason, lambda manifest: self._restore(manifest, False))
         yield self._window_event(None)
         yield from self._figures()
 

@@ -246,6 +246,12 @@ class Store:
         """Whether the expert is newer in the spill than in the checkpoint."""
         return self._spill is not None and uid in self._spill
 
+    def forget_spilled(self) -> None:
+        """Forgets what was spilled since the checkpoint, also in a dry run's scratch folder: experts read as
+        the checkpoint has them again."""
+        if self._spill is not None:
+            self._spill.clear()
+
     def mark_spilled(self) -> dict[int, Spilled]:
         """For `CheckpointState.spilled`: what is spilled now. Taken at the moment the state is copied.
 
@@ -282,8 +288,9 @@ class Store:
             self._view = View(self._places, self.path, model.manifest, model)
             self._fault = None
             spill.drop(spilled)
-            with suppress(OSError, WeightsError):  # the checkpoint stands; this can be done at the next one
-                self._expire()
+            if kind != "before-revert":  # the snapshot about to be gone back to may be the oldest there is
+                with suppress(OSError, WeightsError):  # the checkpoint stands; the next one can do this
+                    self._expire()
             return replace(snapshot.info, bytes_written=written)
 
     def snapshots(self) -> list[SnapshotInfo]:
@@ -295,6 +302,15 @@ class Store:
         with self._changing("keep a snapshot"):
             self._settle()
             return commit.keep_present(self._places, self._model(), kind, name, self._clock()).info
+
+    def present(self) -> SnapshotInfo:
+        """The snapshot that the directory is now, as it is on disk; made, of links alone, if there is none."""
+        with self._changing("keep a snapshot"):
+            self._settle()
+            self._model()
+            kept = self._kept_present("auto", "")
+            assert kept is not None
+            return kept.info
 
     def revert(self, snapshot_id: str) -> None:
         """Makes the directory what it was at a snapshot, given by id or by name; "" forgets only what was
