@@ -81,3 +81,11 @@ class Chat:
             uids[trace.experts.cpu().numpy()].tolist(),
             trace.weights.round(decimals=4).tolist(),
         )
+
+
+def _bytes_of(text: str) -> bytes:
+    """What was typed, as bytes. JSON can carry half of a surrogate pair, which no text can: it becomes '?'."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
