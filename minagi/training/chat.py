@@ -84,7 +84,7 @@ class Chat:
 
 
 def _bytes_of(text: str) -> bytes:
-    """What was typed, as bytes. JSON can carry half of a surrogate pair, which no text can: it becomes '?'."""
+    """What was typed, as bytes. JSON can carry half a surrogate pair, which no text can: that becomes '?'."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

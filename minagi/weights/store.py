@@ -304,11 +304,11 @@ class Store:
             return commit.keep_present(self._places, self._model(), kind, name, self._clock()).info
 
     def present(self) -> SnapshotInfo:
-        """The snapshot that the directory is now, as it is on disk; made, of links alone, if there is none."""
+        """The snapshot that the directory is now, as it is on disk; made if there is none, of links alone."""
         with self._changing("keep a snapshot"):
             self._settle()
             self._model()
-            kept = self._kept_present("auto", "")
+            kept = self._kept_present()
             assert kept is not None
             return kept.info
 
