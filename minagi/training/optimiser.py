@@ -38,7 +38,8 @@ class Moments:
 
     @classmethod
     def fresh(cls, parameter: Tensor) -> Moments:
-        return cls(torch.zeros_like(parameter), torch.zeros_like(parameter), torch.zeros(()))
+        step = torch.zeros((), device=parameter.device)  # where the fused step reads it
+        return cls(torch.zeros_like(parameter), torch.zeros_like(parameter), step)
 
 
 @dataclass
@@ -107,7 +108,8 @@ class Optimiser:
             group.add(parameter, parameter.grad, state.m, state.v, state.step)
         slots = self.pool.to_step()
         for weight, grad, m, v in self.pool.slots.stepped(slots):
-            groups[True, True].add(weight, grad, m, v, torch.tensor(float(self.expert_steps)))
+            steps = torch.tensor(float(self.expert_steps), device=weight.device)
+            groups[True, True].add(weight, grad, m, v, steps)
         for (pool, decays), group in groups.items():
             if group.weights:
                 self._call(group, lr if pool else trunk_lr, self.weight_decay if decays else 0.0, scale)
