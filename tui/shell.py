@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
+from rich.console import RenderableType
 from textual.app import App, SystemCommand
 from textual.binding import BindingsMap
 from textual.screen import Screen
@@ -73,6 +74,8 @@ class MinagiApp(App[None], inherit_bindings=False):
         self._leaving: asyncio.Task[None] | None = None
         self._desk = Desk(table, ui)
         self._where = {key.run.partition("(")[0]: key.where for key in table}
+        self._drawn = False  # the first frame was drawn
+        self._early_exit: int | None = None  # status of an exit asked for before that
         self._last_id = 0
         self._alerted = 0  # serial of the last alert that was shown
         self._mourned = False  # the present death was shown
@@ -93,7 +96,23 @@ class MinagiApp(App[None], inherit_bindings=False):
         fastest = max(self.ui.refresh_hz, self.ui.chart_hz, self.ui.chat_hz)
         self.set_interval(1.0 / fastest, self.tick)
         self.tick()
-        self.call_after_refresh(self.start)
+        self.call_after_refresh(self._drawn_once)
+
+    def _drawn_once(self) -> None:
+        self._drawn = True
+        if self._early_exit is None:
+            self.start()
+        else:
+            self.exit(return_code=self._early_exit)
+
+    def exit(
+        self, result: None = None, return_code: int = 0, message: RenderableType | None = None
+    ) -> None:
+        """Leave. Textual fails when told to while it still mounts, so before the first frame it waits."""
+        if self._drawn:
+            super().exit(result, return_code, message)
+        else:
+            self._early_exit = return_code
 
     def start(self) -> None:
         """Start the source, or start it again."""
