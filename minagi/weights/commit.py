@@ -126,9 +126,7 @@ def recover(places: Places) -> None:
     """Completes the commit that was under way, or throws away what was only prepared."""
     journal = read_journal(places)
     if journal is not None:
-        files.fsync_folder(
-            places.private
-        )  # it was found, which does not say that it would be after a power cut
+        files.fsync_folder(places.private)  # found is not synced: a power cut might still take it
         _finish(places, journal)
     for leftover in (places.incoming, places.staged, places.trash, places.journal.with_suffix(".draft")):
         files.remove_tree(leftover)

@@ -216,36 +216,36 @@ def _fail_then_retry(path: Path, trial: Trial, disk: FaultyDisk, what: str) -> N
 
 
 @pytest.mark.parametrize("mode", KILLS)
-def test_recovery_itself_may_be_cut_short(mode: str, tmp_path: Path) -> None:
-    trial = Trial(SCENARIOS["grow and prune"], tmp_path)
-    broken = _stopped_behind_the_commit_point(trial)
-    with pytest.MonkeyPatch.context() as patch:
-        probe = tmp_path / "probe"
-        copy_tree(broken, probe)
-        disk = FaultyDisk(patch, trial.backups())
-        Store.open(probe, write=True).close()
-        count = disk.count
-        disk.close()
+@pytest.mark.parametrize("name", ["grow and prune", "revert"])
+def test_recovery_itself_may_be_cut_short(name: str, mode: str, tmp_path: Path) -> None:
+    trial = Trial(SCENARIOS[name], tmp_path)
+    count = _recover(trial, trial.copy(), "", 0)
     for point in _points(count, salt=KILLS.index(mode)):
-        path = tmp_path / f"recovering{point}"
-        copy_tree(broken, path)
-        with pytest.MonkeyPatch.context() as patch:
-            disk = FaultyDisk(patch, trial.backups(), mode, point)
-            with pytest.raises(Killed):
-                Store.open(path, write=True).close()
-            if mode.startswith("power"):
-                disk.cut_power()
-            disk.close()
-        assert _legal_after_reopening(path, trial, f"recovery, {mode} at change {point}") == "new"
+        path = trial.copy()
+        _recover(trial, path, mode, point)
+        found = _legal_after_reopening(path, trial, f"{name}, recovery, {mode} at change {point}")
+        assert found == "new" or mode == "power"  # where the journal's own name may be lost
 
 
-def _stopped_behind_the_commit_point(trial: Trial) -> Path:
-    """A directory whose writer died as soon as its journal was in place."""
-    path = trial.copy()
+def _recover(trial: Trial, path: Path, mode: str, point: int) -> int:
+    """A writer dies when its journal is in place, the next one goes wrong; how many changes that one makes.
+
+    One disk through both: what the first did not sync may be lost with what the second did not.
+    """
     with pytest.MonkeyPatch.context() as patch:
         disk = FaultyDisk(patch, trial.backups(), "killed-after", trial.commit_point)
         with pytest.raises(Killed):
             _run(path, trial.scenario)
+        assert (path / layout.PRIVATE / "journal.json").exists()
+        before = disk.count
+        disk.heal()
+        disk.mode, disk.at = mode, before + point if point else 0
+        if point:
+            with pytest.raises(Killed):
+                Store.open(path, write=True).close()
+        else:
+            Store.open(path, write=True).close()
+        if mode.startswith("power"):
+            disk.cut_power()
         disk.close()
-    assert (path / layout.PRIVATE / "journal.json").exists()
-    return path
+    return disk.count - before
