@@ -7,12 +7,13 @@ STAMP  := $(VENV)/.installed
 DIR    ?=
 ARGS   ?=
 
-.PHONY: tui test lint env clean
+.PHONY: tui test faults lint env clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make tui DIR=~/notes   set up and open the app on a folder"
 	@echo "make test              set up and run the tests"
+	@echo "make faults            every fault-injection point (about six minutes)"
 	@echo "make lint              style, types and import contracts"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -30,6 +31,9 @@ tui: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+faults: $(STAMP)
+	MINAGI_FAULTS=all $(BIN)/python -m pytest -n 2 --timeout=3600 tests/weights/test_weights_faults.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

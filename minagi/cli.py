@@ -19,6 +19,8 @@ COMMANDS = {
     "write": "write on after a prompt",
     "eval": "measure how well a model predicts a text",
     "info": "what a weights directory holds",
+    "snapshots": "the kept checkpoints of a model",
+    "revert": "make a model what it was at a kept checkpoint",
     "config": "every setting in effect, and where it came from",
 }
 OVERVIEW = """usage: minagi COMMAND [flags]
@@ -81,7 +83,7 @@ def _run(argv: list[str]) -> int:
         print(f"minagi {version('minagi')}")
         return EXIT_OK
     if name in ("--help", "-h", "help"):
-        print(OVERVIEW.format(commands="\n".join(f"  {c:<8} {text}" for c, text in COMMANDS.items())), end="")
+        print(OVERVIEW.format(commands="\n".join(f"  {c:<9} {text}" for c, text in COMMANDS.items())), end="")
         return EXIT_OK if argv else UsageError.exit_status
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from minagi.commands.output import harmless, put, put_json
-from minagi.errors import EXIT_OK, UsageError
+from minagi.commands.snapshots import told, weights_folder
+from minagi.errors import EXIT_OK
 from minagi.options import Parser, add_machine, add_settings, loaded_settings, path
-from minagi.weights import Store, layout
+from minagi.weights import SnapshotInfo, Store, layout
 
 EXAMPLE = """example:
   minagi info my/model
@@ -35,10 +35,7 @@ def parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     """Look and tell."""
     arguments = parser().parse(argv)
-    weights = arguments.dir or loaded_settings(arguments).settings.data.weights
-    if not weights.is_dir():
-        what = "is a file" if weights.exists() else "does not exist"
-        raise UsageError(f"{weights} {what}. Name a weights directory.")
+    weights = weights_folder(arguments.dir or loaded_settings(arguments).settings.data.weights)
     with Store.open(weights, write=False) as store:
         found = _found(store, weights)
     if arguments.json:
@@ -98,9 +95,7 @@ def _tell(found: dict[str, Any]) -> None:
     put(f"on disk      {found['bytes'] / 2**20:,.1f} MiB")
     put(f"snapshots    {len(found['snapshots'])}")
     for info in found["snapshots"]:
-        when = datetime.fromtimestamp(info["at"]).strftime("%Y-%m-%d %H:%M")
-        name = harmless(info["name"]) or info["kind"]
-        put(f"  {info['id']:>4}  {when}  step {info['step']:,}  {name}")
+        put(told(SnapshotInfo(**info)))
 
 
 def _number(value: Any) -> str:

@@ -94,8 +94,7 @@ class RamTier:
         self._held[record.uid] = record
         self._held.move_to_end(record.uid)
         while self.limit and len(self._held) > self.limit:
-            uid, oldest = self._held.popitem(last=False)
-            self._without_moments.discard(uid)
+            uid = next(iter(self._held))
             if uid in self._dirty:
-                self._dirty.discard(uid)
-                self.disk.spill_expert(oldest)
+                self.disk.spill_expert(self._held[uid])  # first: where this fails, the expert is still here
+            self.forget(uid)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from minagi import cli
+
+FIXTURE = Path(__file__).parents[3] / "shared" / "fixtures" / "small" / "weights"
+pytestmark = pytest.mark.skipif(not FIXTURE.is_dir(), reason="needs ../shared/fixtures/small/weights")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model with one snapshot, of its state on disk."""
+    from minagi.weights import Store
+
+    folder = tmp_path / "model"
+    shutil.copytree(FIXTURE, folder)
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with Store.open(folder, write=True) as store:
+        store.keep(kind="named", name="spring")
+    return folder
+
+
+def _json(capsys: pytest.CaptureFixture[str], *argv: str) -> dict:
+    assert cli.main([*argv, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_listing_reverting_and_deleting(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = _json(capsys, "snapshots", str(model))["snapshots"]
+    assert [info["name"] for info in kept] == ["spring"]
+    assert cli.main(["snapshots", str(model)]) == 0
+    assert "spring" in capsys.readouterr().out
+    went = _json(capsys, "revert", str(model), "--to", "spring")
+    assert went["snapshot"] == kept[0]["id"]
+    assert went["undo"]
+    assert cli.main(["snapshots", str(model), "--delete", "spring"]) == 0
+    capsys.readouterr()
+    names = [info["name"] for info in _json(capsys, "snapshots", str(model))["snapshots"]]
+    assert "spring" not in names
+
+
+def test_a_damaged_model_goes_back(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    core = model / "core.npz"
+    whole = core.read_bytes()
+    core.unlink()  # the snapshot's link keeps the bytes
+    core.write_bytes(whole[:1000])
+    assert cli.main(["eval", str(FIXTURE.parent / "expected.json"), "--weights", str(model)]) == 3
+    said = capsys.readouterr().err
+    assert "core.npz" in said
+    assert "minagi revert" in said
+    assert cli.main(["revert", str(model), "--to", "spring"]) == 0
+    assert core.read_bytes() == whole
+
+
+def test_what_is_not_there(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["revert", str(model), "--to", "999"]) == 3
+    assert "no snapshot '999'" in capsys.readouterr().err
+    assert cli.main(["snapshots", str(model), "--delete", "999"]) == 3
+    assert cli.main(["snapshots", str(model / "core.npz")]) == 2
+    assert cli.main(["revert", str(model / "nowhere"), "--to", "1"]) == 2
+    assert cli.main(["revert", str(model)]) == 2
