@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -372,7 +374,12 @@ class MinagiApp(App[None], inherit_bindings=False):
         self.push_screen(HelpScreen(self.table))
 
     def action_suspend(self) -> None:
-        self.action_suspend_process()
+        """Give the terminal to the shell until it is told fg. Training goes on meanwhile."""
+        if self.is_headless or os.getpgrp() == os.getsid(0):  # stopped, nobody could wake us again
+            self.notify("There is no shell to go back to.", severity="warning", markup=False)
+            return
+        with self.suspend():
+            os.kill(0, signal.SIGTSTP)  # as the terminal itself would: make, or a script, stops with us
 
     # ------------------------------------------------------------------------------ leaving
 
