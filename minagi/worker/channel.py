@@ -29,6 +29,8 @@ from minagi.protocol import (
     Pool,
     ProtocolError,
     ReplyChunk,
+    Reverted,
+    Saved,
     Subjects,
     decode_command,
     encode,
@@ -85,6 +87,8 @@ class Channel:
             self._queue(message)
         elif kind not in INTERVALS:
             self._release(ReplyChunk)  # a reply's characters stay ahead of what was said after them
+            if kind in (Saved, Reverted):
+                self._release(Metrics)  # figures from before it would contradict it afterwards
             self._queue(message)
         elif kind in self._held or not self._is_due(kind):
             waiting = self._held.get(kind)

@@ -122,6 +122,15 @@ def test_last_words_are_last(ends: Ends) -> None:
     assert ends.heard() == [Metrics(step=1), Metrics(step=2), protocol.Goodbye()]
 
 
+@pytest.mark.parametrize("kind", [protocol.Saved, protocol.Reverted])
+def test_figures_from_before_a_save_or_a_revert_do_not_come_after_it(ends: Ends, kind: type) -> None:
+    ends.channel.send(Metrics(step=1, unsaved_chars=10))
+    ends.channel.send(Metrics(step=2, unsaved_chars=20))
+    ends.channel.send(kind())
+    ends.channel.finish()
+    assert ends.heard() == [Metrics(step=1, unsaved_chars=10), Metrics(step=2, unsaved_chars=20), kind()]
+
+
 def test_finish_sends_what_was_held_back(ends: Ends) -> None:
     ends.channel.send(Metrics(step=1))
     ends.channel.send(Metrics(step=2))
