@@ -1,0 +1,368 @@
+"""Saving, going on and going back: to the bit, without losing anything, and never in a dry run."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_runs import Home, drive, everything, losses, of, prose, same_numbers, tree
+
+from minagi import protocol
+from minagi.errors import MinagiError, UsageError, WeightsError
+from minagi.training.session import Session, open_reader
+from minagi.weights import Store
+
+# Everything that may happen within a few steps: readings, growth, pruning, a growing window.
+BUSY: dict[str, object] = {
+    "training.eval_every_chars": 200, "data.eval_chars": 96, "growth.every_chars": 300,
+    "growth.max_disk_gb": 0, "growth.max_gap": 0, "growth.dying_frac_max": 1.0, "growth.keep_ratio_min": 0.0,
+    "prune.survival_chars": 400, "model.context_every_chars": 200, "model.context_grow_every_chars": 100,
+    "model.context_gain_min": -100.0, "model.context_step": 3,
+}  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.fixture
+def sessions(home: Home) -> Iterator[list[Session]]:
+    """Whatever a test opened is closed after it."""
+    opened: list[Session] = []
+    yield opened
+    for session in opened:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "precision"), [({}, "fp32"), (BUSY, "fp32"), (BUSY, "bf16")], ids=["quiet", "busy", "bf16"]
+)
+def test_a_reopened_model_goes_on_as_the_unbroken_one(
+    home: Home, changes: dict[str, object], precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Save and go on, or open what was saved and go on: the same losses and the same model, to the bit."""
+    if precision == "bf16":
+        monkeypatch.setattr("minagi.hardware.has_bf16_instructions", lambda: True)
+        monkeypatch.setattr("minagi.hardware._PROBE_GAIN", 0.0)
+    changes = {**changes, "training.precision": precision}
+    session = home.open(changes)
+    assert session.engine.hardware.precision == precision
+    drive(session, 20)
+    list(session.checkpoint())
+    copy = home.root / "copy"
+    shutil.copytree(home.weights, copy, ignore=shutil.ignore_patterns("lock"))
+    unbroken = losses(drive(session, 18))
+    again = home.open(changes, weights=copy)
+    assert again.steps == 20
+    assert losses(drive(again, 18)) == unbroken
+    same_numbers(everything(again), everything(session))
+    for one in (session, again):
+        one.close()
+    assert (again.chars, again.window.context) == (session.chars, session.window.context)
+    assert again.rate.factor == session.rate.factor
+
+
+@pytest.mark.parametrize("changes", [{}, BUSY], ids=["quiet", "busy"])
+def test_going_back_repeats_the_same_steps(
+    home: Home, sessions: list[Session], changes: dict[str, object]
+) -> None:
+    session = home.open(changes)
+    sessions.append(session)
+    drive(session, 18)
+    list(session.checkpoint("here"))
+    saved, rate, window = everything(session), session.rate.state_dict(), session.window.state_dict()
+    first = losses(drive(session, 18))
+    learned = everything(session)
+    (reverted,) = of(protocol.Reverted, session.revert("here"))
+    assert (reverted.step, session.steps, session.unsaved_chars) == (18, 18, 0)
+    same_numbers(everything(session), saved)
+    assert (session.rate.state_dict(), session.window.state_dict()) == (rate, window)
+    assert losses(drive(session, 18)) == first
+    same_numbers(everything(session), learned)
+
+
+def test_going_back_can_be_undone(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    sessions.append(session)
+    drive(session, 10)
+    list(session.checkpoint())
+    drive(session, 10)
+    list(session.checkpoints.save("auto"))  # both ways start from what a checkpoint keeps
+    present = everything(session)
+    further = losses(drive(session, 5))
+    (reverted,) = of(protocol.Reverted, session.revert("1"))
+    assert reverted.undo and session.steps == 10
+    (undone,) = of(protocol.Reverted, session.revert(reverted.undo))
+    assert undone.step == session.steps == 25
+    (back,) = of(protocol.Reverted, session.revert("2"))
+    same_numbers(everything(session), present)
+    assert losses(drive(session, 5)) == further
+    assert back.undo == reverted.undo  # nothing new was learned: the present was kept already
+
+
+def test_last_means_what_the_directory_holds(home: Home, sessions: list[Session]) -> None:
+    """Not the newest snapshot: after going back, that is the one that was left."""
+    session = home.open()
+    sessions.append(session)
+    drive(session, 5)
+    list(session.checkpoint())
+    for _ in range(3):
+        drive(session, 4)
+        (reverted,) = of(protocol.Reverted, session.revert(""))
+        assert (reverted.snapshot, reverted.step) == ("1", 5)
+    drive(session, 4)
+    list(session.checkpoint("mine"))
+    drive(session, 4)
+    list(session.revert("1"))
+    drive(session, 2)
+    (reverted,) = of(protocol.Reverted, session.revert("last"))
+    assert (reverted.snapshot, reverted.step) == ("1", 5)
+    (reverted,) = of(protocol.Reverted, session.revert("mine"))
+    assert reverted.step == 9
+
+
+def test_the_oldest_snapshot_outlives_the_one_made_of_the_present(
+    home: Home, sessions: list[Session]
+) -> None:
+    session = home.open()
+    sessions.append(session)
+    for _ in range(5):
+        drive(session, 2)
+        list(session.checkpoints.save("auto"))
+    oldest = session.snapshots().items[-1]
+    drive(session, 2)
+    (reverted,) = of(protocol.Reverted, session.revert(oldest["id"]))
+    assert (reverted.snapshot, session.steps) == (oldest["id"], oldest["step"])
+    (reverted,) = of(protocol.Reverted, session.revert(reverted.undo))
+    assert session.steps == 12
+
+
+def test_the_best_is_the_last_one_called_so(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    sessions.append(session)
+    drive(session, 4)
+    list(session.evaluate())
+    (best,) = of(protocol.Saved, session.checkpoint())
+    assert best.kind == "best"
+    drive(session, 4)
+    session.progress.val = 1e3  # a later, worse reading
+    (auto,) = of(protocol.Saved, session.checkpoint())
+    assert auto.kind == "auto"
+    (reverted,) = of(protocol.Reverted, session.revert("best"))
+    assert reverted.snapshot == best.snapshot
+
+
+def test_without_a_best_one_the_last_checkpoint_serves(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    sessions.append(session)
+    drive(session, 4)
+    list(session.checkpoint())
+    drive(session, 4)
+    list(session.revert(""))  # leaves a newer snapshot of the present, which is not meant
+    (reverted,) = of(protocol.Reverted, session.revert("best"))
+    assert reverted.snapshot == "1"
+
+
+def test_what_cannot_be_gone_back_to_is_refused_in_words(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    sessions.append(session)
+    drive(session, 3)
+    with pytest.raises(UsageError, match="Nothing has been saved yet"):
+        list(session.revert(""))
+    list(session.checkpoint("mine"))
+    drive(session, 3)
+    before = everything(session)
+    with pytest.raises(UsageError, match=r"no snapshot 'other'. There are: 1\."):
+        list(session.revert("other"))
+    same_numbers(everything(session), before)
+    assert session.steps == 6 and len(session.snapshots().items) == 1
+
+
+def test_a_save_that_fails_ends_nothing(
+    home: Home, sessions: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, twin = home.open(), Home(home.root / "twin").open()
+    sessions += [session, twin]
+    drive(session, 5)
+    drive(twin, 5)
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise WeightsError("The disk is full.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Store, "checkpoint", full)
+        with pytest.raises(WeightsError):
+            list(session.checkpoint())
+    assert session.unsaved_chars == session.chars
+    assert losses(drive(session, 5)) == losses(drive(twin, 5))  # no moment was rounded for nothing
+    list(session.checkpoint())
+    assert session.unsaved_chars == 0
+
+
+# ------------------------------------------------------------------------------------------- a dry run
+
+
+def test_a_dry_run_changes_no_byte(home: Home) -> None:
+    """Growth, pruning, evictions and going back included."""
+    home.made(20, BUSY)
+    before = tree(home.root)
+    session = home.open(BUSY, dry_run=True)
+    list(session.greet())
+    said = drive(session, 25)
+    grown = of(protocol.Growth, said)
+    assert any(event.born for event in grown) and any(event.pruned for event in grown)
+    assert session.engine.pool.ram.misses > 0
+    list(session.evaluate())
+    list(session.revert(""))
+    drive(session, 10)
+    with pytest.raises(UsageError, match="dry run"):
+        list(session.checkpoint())
+    session.close()
+    assert tree(home.root) == before
+    assert not any(Path(str(session.scratch)).parent.glob(Path(str(session.scratch)).name))
+
+
+def test_a_dry_run_goes_back_to_where_it_started(home: Home) -> None:
+    home.made(10, BUSY)
+    session = home.open(BUSY, dry_run=True)
+    start = everything(session)
+    first = losses(drive(session, 18))
+    (reverted,) = of(protocol.Reverted, session.revert(""))
+    assert (reverted.snapshot, reverted.undo, reverted.step) == ("", "", 10)
+    same_numbers(everything(session), start)
+    assert losses(drive(session, 18)) == first
+    with pytest.raises(UsageError, match="where it started"):
+        list(session.revert("1"))
+    session.close()
+
+
+def test_a_dry_run_of_a_model_that_is_not_there_makes_none(home: Home) -> None:
+    before = tree(home.root)
+    session = home.open(dry_run=True)
+    list(session.greet())
+    drive(session, 5)
+    session.close()
+    assert tree(home.root) == before
+
+
+# --------------------------------------------------------------------------------------------- history
+
+
+def rows(home: Home) -> list[int]:
+    return [json.loads(line)["step"] for line in home.history.read_text().splitlines()]
+
+
+def test_history_has_a_row_a_checkpoint_and_forgets_what_was_gone_back_on(home: Home) -> None:
+    session = home.open()
+    for _ in range(3):
+        drive(session, 4)
+        list(session.checkpoint())
+    assert rows(home) == [4, 8, 12]
+    row = json.loads(home.history.read_text().splitlines()[-1])
+    assert row["chars"] == session.chars and row["experts"] == 7 and row["memory"] > 0
+    assert all(len(row[key]) == 7 for key in ("gate", "use", "admits", "born", "last_seen", "uid"))
+    list(session.revert("1"))
+    assert rows(home) == [4]
+    session.close()
+
+
+def test_a_resumed_run_drops_the_rows_past_where_it_goes_on(home: Home) -> None:
+    home.made(4)
+    with home.history.open("a") as file:
+        file.write('{"step": 99}\n')
+    dry = home.open(dry_run=True)
+    list(dry.greet())
+    dry.close()
+    assert rows(home) == [4, 99]
+    session = home.open()
+    list(session.greet())
+    session.close()
+    assert rows(home) == [4]
+
+
+# -------------------------------------------------------------------------------------------- the clock
+
+
+def test_saving_goes_by_the_clock_and_only_with_something_new(home: Home, sessions: list[Session]) -> None:
+    session = home.open({"training.save_every": 5})
+    sessions.append(session)
+    now = [0.0]
+    session.checkpoints._clock = lambda: now[0]
+    session.checkpoints._saved_at = 0.0
+    assert of(protocol.Saved, drive(session, 3)) == []
+    now[0] = 299
+    assert of(protocol.Saved, drive(session, 1)) == []
+    now[0] = 301
+    (saved,) = of(protocol.Saved, drive(session, 1))
+    assert (saved.kind, saved.step) == ("auto", 5)
+    now[0] = 900
+    assert not session.checkpoints.due()  # nothing new
+    session.close()
+
+
+def test_a_failed_save_is_tried_again_a_whole_interval_later(
+    home: Home, sessions: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = home.open({"training.save_every": 5})
+    sessions.append(session)
+    drive(session, 1)
+    now = [400.0]
+    session.checkpoints._clock = lambda: now[0]
+    session.checkpoints._saved_at = 0.0
+
+    def full(*args: object, **kwargs: object) -> None:
+        raise WeightsError("The disk is full.")
+
+    monkeypatch.setattr(Store, "checkpoint", full)
+    assert session.checkpoints.due()
+    with pytest.raises(MinagiError):
+        list(session.checkpoints.save("auto"))
+    assert not session.checkpoints.due()
+
+
+# ------------------------------------------------------------------------------------------- the figure
+
+
+def test_the_figure_of_eval_is_the_same_before_and_after(home: Home) -> None:
+    """Checkpoint, train on, go back: `minagi eval` gives the same to the last digit."""
+    measured = home.root / "measured.txt"
+    measured.write_text(prose(40, 5))
+
+    def figure() -> float:
+        reader = open_reader(home.weights, home.loaded(), "cpu")
+        found = reader.evaluate(measured)
+        reader.close()
+        return found["nats"]
+
+    session = home.open()
+    drive(session, 15)
+    list(session.checkpoint())
+    before = figure()
+    drive(session, 15)
+    list(session.checkpoint())
+    assert figure() != before
+    list(session.revert("1"))
+    assert figure() == before
+    session.close()
+    assert figure() == before
+    assert math.isfinite(before)
+
+
+def test_kept_beside_the_public_layout(home: Home) -> None:
+    """What this program needs to go on lies under one key of its own; the rest is the public layout's."""
+    home.made(5)
+    manifest = json.loads((home.weights / "manifest.json").read_text())
+    assert set(manifest["minagi"]) == {"profile", "progress", "rate", "window", "reader", "best", "held_out"}
+    assert (manifest["step"], manifest["context_now"]) == (5, 24)
+    assert manifest["read_chars"] > 0 and manifest["read_nats"] > 0
+    telemetry = manifest["telemetry"]
+    assert telemetry["segments"] == 5 and telemetry["next_uid"] == 7
+    seen = np.array(telemetry["gate_seen"])
+    gates = np.array(telemetry["gate"])
+    assert (seen[np.array(telemetry["last_seen"]) == 5] == gates[np.array(telemetry["last_seen"]) == 5]).all()
