@@ -1,5 +1,5 @@
 # Two commands set everything up: `make tui DIR=~/notes` and `make test`.
-# The environment is a plain .venv, rebuilt when pyproject.toml or constraints.txt change.
+# The environment is a plain .venv, brought up to date when pyproject.toml or constraints.txt change.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 DIR    ?=
 ARGS   ?=
 
-.PHONY: tui test faults lint env clean
+.PHONY: help tui test faults lint env clean named
 .DEFAULT_GOAL := help
 
 help:
@@ -16,18 +16,23 @@ help:
 	@echo "make faults            every fault-injection point (about six minutes)"
 	@echo "make lint              style, types and import contracts"
 
+# Whatever can be told is told before anything is downloaded; a half-made environment does not stay.
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "minagi needs Python 3.10 or newer; this is $$($(PYTHON) --version 2>&1). Set PYTHON=python3.11, for example."; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "Could not make $(VENV). On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "There is no $(PYTHON) here. minagi needs Python 3.10 or newer; name one, as in: make PYTHON=python3.12 …"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "minagi needs Python 3.10 or newer; this is $$("$(PYTHON)" --version 2>&1). Name another one, as in: make PYTHON=python3.12 …"; exit 1; }
+	@mkdir -p $(VENV) && test -w $(VENV) || { echo "Nothing can be written in $$PWD, and that is where the environment goes. Copy the checkout to a folder of your own."; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); echo "The environment $(VENV) could not be made. On Debian and Ubuntu this helps: apt install python3-venv"; exit 1; }
 	@echo "Setting up $(VENV): the first time takes a few minutes, most of it PyTorch."
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { echo "The packages could not be installed; pip's own words are above. The same command again goes on from there."; exit 1; }
 	@touch $(STAMP)
 
 env: $(STAMP)
 
-tui: $(STAMP)
-	@test -n "$(DIR)" || { echo "Name the folder to read: make tui DIR=~/notes"; exit 2; }
-	@$(BIN)/minagi-tui $(ARGS) "$(DIR)"
+named:
+	@test -n "$$DIR" || { echo "Name the folder to read, as in: make tui DIR=~/notes"; exit 2; }
+
+tui: named $(STAMP)
+	@$(BIN)/python -m tui $(ARGS) "$$DIR"
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
