@@ -68,7 +68,8 @@ class Chat:
             raise UsageError("There is nothing to inspect: the text is empty.")
         net, pool = self.engine.net, self.engine.pool
         tensor = torch.from_numpy(ids.astype(np.int64)).to(net.tok_emb.weight.device)
-        forward = Forward(pool, net.new_text(1), self.engine.routing, trace_rows=1)
+        generator = torch.Generator().manual_seed(0)
+        forward = Forward(pool, net.new_text(1), self.engine.routing, generator=generator, trace_rows=1)
         reading = read(net, tensor, forward, cached=False)
         nats = F.cross_entropy(reading.logits[:-1], tensor[1:], reduction="none")
         trace = forward.traces[0]

@@ -62,16 +62,19 @@ class Evaluator:
         self.net, self.pool, self.routing = net, pool, routing
 
     def nats(self, ids: np.ndarray, chunk: int) -> np.ndarray:
-        """Loss of ids[1:] given what precedes each, read as one new text: [len(ids) − 1]."""
+        """Loss of ids[1:] given what precedes each, read as one new text: [len(ids) − 1].
+
+        The same text gives the same figure: what select_temperature draws is drawn alike every time.
+        """
+        generator = torch.Generator().manual_seed(0)
         tensor = torch.from_numpy(ids.astype(np.int64)).to(self.net.tok_emb.weight.device)
         inputs, targets = tensor[:-1], tensor[1:]
         text = self.net.new_text(len(inputs) if len(inputs) > chunk else 1)
         losses = []
         for start in range(0, len(inputs), chunk):
             part = slice(start, start + chunk)
-            reading = read(
-                self.net, inputs[part], Forward(self.pool, text, self.routing), cached=len(inputs) > chunk
-            )
+            forward = Forward(self.pool, text, self.routing, generator=generator)
+            reading = read(self.net, inputs[part], forward, cached=len(inputs) > chunk)
             losses.append(F.cross_entropy(reading.logits, targets[part], reduction="none"))
         return torch.cat(losses).double().cpu().numpy() if losses else np.empty(0)
 

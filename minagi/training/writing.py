@@ -35,6 +35,7 @@ class Writer:
         self.engine, self.window = engine, max(window, 2)
         self._suppression = Suppression(strength, decoding.adapt_decay, decoding.rep_penalty)
         self._ids: list[int] = []
+        self._generator = torch.Generator().manual_seed(0)  # select_temperature draws alike for every reply
         self._text = engine.net.new_text(min(self.window, 512))
 
     def write(self, prompt: Sequence[int], chars: int, ends: Sequence[int] = ()) -> Iterator[Character]:
@@ -59,7 +60,8 @@ class Writer:
         pool = self.engine.pool
         before = pool.loads
         tensor = torch.tensor(ids, device=self.engine.net.tok_emb.weight.device)
-        reading = read(self.engine.net, tensor, Forward(pool, self._text, self.engine.routing))
+        forward = Forward(pool, self._text, self.engine.routing, generator=self._generator)
+        reading = read(self.engine.net, tensor, forward)
         return reading, pool.loads - before
 
 
