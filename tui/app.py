@@ -114,7 +114,6 @@ def _without_a_terminal(arguments: argparse.Namespace, missing: str) -> NoReturn
     if arguments.replay is not None or arguments.no_headless:
         raise UsageError(f"The app needs a terminal, and there is none on {missing}.")
     _say(f"There is no terminal on {missing}: reading without a screen, as minagi read does.")
-    sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, "-m", "minagi", "read", *engine_flags(arguments)])
 
 
@@ -145,7 +144,9 @@ def _say(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    """To stderr, whatever became of the terminal behind it."""
+    """To stderr, whatever became of the terminal behind it, if there ever was one."""
+    if sys.stderr is None:
+        return
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
