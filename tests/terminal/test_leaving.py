@@ -1,0 +1,99 @@
+"""Every way out of the app: the terminal is as it was, the worker is gone, nothing that was read is lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+from conftest import Place
+from terminal_program import CTRL_C, CTRL_Q, ENTER, Program
+
+pytestmark = pytest.mark.pty
+Start = Callable[..., Program]
+
+
+def until_dead(program: Program, worker: psutil.Process) -> None:
+    program.until(lambda: not worker.is_running())
+
+
+def test_the_quit_key_asks_and_each_answer_is_kept_to(made: Place, start: Start) -> None:
+    app = start(made)
+    app.until_step()
+    app.press(CTRL_Q)
+    app.until("Save and quit")
+    assert "characters were read since" in app.screen
+    app.press("\t", "\t", ENTER)  # stay
+    app.until_gone("Save and quit")
+    app.until_step()
+    worker = app.worker
+    app.press("q")
+    app.until("Save and quit")
+    app.press("\t", ENTER)  # quit without saving
+    assert app.end() == 0
+    assert app.left_on() == []
+    assert not worker.is_running()
+    assert made.saved_step() == 40
+
+
+def test_quit_and_save_in_the_middle_of_a_step(made: Place, start: Start) -> None:
+    app = start(made)
+    seen = app.until_step()
+    worker = app.worker
+    app.press(CTRL_Q)
+    app.until("Save and quit")
+    app.press(ENTER)
+    assert app.end() == 0
+    assert app.left_on() == []
+    assert not worker.is_running()
+    assert made.saved_step() >= seen
+
+
+def test_ctrl_c_twice_saves_and_quits(made: Place, start: Start) -> None:
+    app = start(made)
+    seen = app.until_step()
+    app.press(CTRL_C)
+    app.until("once more")
+    app.press(CTRL_C)
+    assert app.end() == 0
+    assert app.left_on() == []
+    assert made.saved_step() >= seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_restores_the_terminal_and_saves(
+    number: signal.Signals, made: Place, start: Start
+) -> None:
+    app = start(made)
+    seen = app.until_step()
+    worker = app.worker
+    app.signal(number)
+    assert app.end() == 128 + number
+    assert app.left_on() == []
+    assert "Saving what was learned" in app.parting
+    assert "Traceback" not in app.parting
+    assert not worker.is_running()
+    assert made.saved_step() >= seen
+
+
+def test_a_lost_connection_saves(made: Place, start: Start) -> None:
+    app = start(made)
+    seen = app.until_step()
+    worker = app.worker
+    app.hang_up()
+    app.until(lambda: not app.child.isalive())
+    assert not worker.is_running()
+    assert made.saved_step() >= seen
+
+
+def test_a_killed_app_takes_its_worker_along_in_order(made: Place, start: Start) -> None:
+    app = start(made)
+    seen = app.until_step()
+    worker = app.worker
+    app.signal(signal.SIGKILL)
+    killed = time.monotonic()
+    until_dead(app, worker)
+    assert time.monotonic() - killed < 10
+    assert made.saved_step() >= seen
