@@ -66,9 +66,9 @@ def _assemble(request: SessionRequest, store: Store) -> Session:
     settings = loaded.settings
     held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
     exclude = (request.weights, settings.data.history.parent)
-    corpus = collect(
-        request.paths, held_out, ours.get("held_out"), exclude, follow_symlinks=request.follow_symlinks
-    )
+    choice = ours.get("held_out")
+    choice = choice if isinstance(choice, dict) else None
+    corpus = collect(request.paths, held_out, choice, exclude, follow_symlinks=request.follow_symlinks)
     watcher = CorpusWatcher(request.paths, corpus, held_out, exclude, request.follow_symlinks)
     hardware = detect(request.device, settings.training.precision, settings)
     _prepare_torch(hardware)
