@@ -129,7 +129,7 @@ class Desk(Screen[None]):
     def go(self, name: str) -> None:
         """Choose a pane and give it the focus."""
         self.deck.choose(name)
-        self.deck.panes[name].focus(scroll_visible=False)
+        self.set_focus(self.deck.panes[name], scroll_visible=False)
 
     def show(self, frame: Frame) -> None:
         """Hand the newest frame to everything that is on the screen."""
@@ -147,5 +147,7 @@ def bindings(table: tuple[Key, ...]) -> list[Binding]:
     for entry in table:
         for key in entry.keys:
             priority = entry.where == "text" and len(key) > 1 and entry.action != "interrupt"
+            # the key that begins typing acts at once: what is typed after it must not be taken for keys
+            priority = priority or entry.action == "chat"
             made.append(Binding(key, entry.run, entry.label, show=False, priority=priority))
     return made

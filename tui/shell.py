@@ -222,6 +222,8 @@ class MinagiApp(App[None], inherit_bindings=False):
             return self.pane.scrolls and not self.typing
         if action == "cancel_reply":
             return self.state.reply is not None
+        if action == "chat":
+            return not self.typing
         return True
 
     @property
@@ -288,7 +290,7 @@ class MinagiApp(App[None], inherit_bindings=False):
 
     def action_chat(self) -> None:
         self._desk.deck.choose("chat")
-        self.chat_pane.input.focus(scroll_visible=False)
+        self.screen.set_focus(self.chat_pane.input, scroll_visible=False)
 
     def action_leave_chat(self) -> None:
         if self.typing and self.state.reply is not None:
