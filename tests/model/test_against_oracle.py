@@ -23,7 +23,7 @@ CLOSE = 1e-5  # a decision that fell by less may fall otherwise in float32
 AUX = 0.05
 
 repeatable = settings(
-    max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 

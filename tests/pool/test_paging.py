@@ -88,7 +88,7 @@ ACTS = ("train", "train", "train", "skip", "save", "restart", "write", "measure"
 lives = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 9)), min_size=3, max_size=16)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(lives, st.integers(1, EXPERTS + 1), st.integers(1, 4))
 def test_ram_and_reading_never_show_in_the_numbers(
     told: list[tuple[str, int]], resident: int, ram: int

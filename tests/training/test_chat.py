@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tiny_runs import Home, drive, of
@@ -19,12 +18,19 @@ from minagi.training.writing import Character, Writer
 BOT_END, TEXT_END = ID_OF[b"</bot>"], ID_OF[b"<|endoftext|>"]
 
 
-@pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    opened = Home(tmp_path).open()
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    opened = Home(tmp_path_factory.mktemp("chat")).open()
     drive(opened, 8)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def session(trained: Session) -> Session:
+    """Talking leaves no mark but the conversation, so that all tests here share one model."""
+    trained.new_chat()
+    return trained
 
 
 def said(session: Session) -> list[int]:

@@ -53,14 +53,14 @@ def test_a_reopened_model_goes_on_as_the_unbroken_one(
     changes = {**changes, "training.precision": precision}
     session = home.open(changes)
     assert session.engine.hardware.precision == precision
-    drive(session, 20)
+    drive(session, 14)
     list(session.checkpoint())
     copy = home.root / "copy"
     shutil.copytree(home.weights, copy, ignore=shutil.ignore_patterns("lock"))
-    unbroken = losses(drive(session, 18))
+    unbroken = losses(drive(session, 13))
     again = home.open(changes, weights=copy)
-    assert again.steps == 20
-    assert losses(drive(again, 18)) == unbroken
+    assert again.steps == 14
+    assert losses(drive(again, 13)) == unbroken
     same_numbers(everything(again), everything(session))
     for one in (session, again):
         one.close()
@@ -74,16 +74,16 @@ def test_going_back_repeats_the_same_steps(
 ) -> None:
     session = home.open(changes)
     sessions.append(session)
-    drive(session, 18)
+    drive(session, 13)
     list(session.checkpoint("here"))
     saved, rate, window = everything(session), session.rate.state_dict(), session.window.state_dict()
-    first = losses(drive(session, 18))
+    first = losses(drive(session, 13))
     learned = everything(session)
     (reverted,) = of(protocol.Reverted, session.revert("here"))
-    assert (reverted.step, session.steps, session.unsaved_chars) == (18, 18, 0)
+    assert (reverted.step, session.steps, session.unsaved_chars) == (13, 13, 0)
     same_numbers(everything(session), saved)
     assert (session.rate.state_dict(), session.window.state_dict()) == (rate, window)
-    assert losses(drive(session, 18)) == first
+    assert losses(drive(session, 13)) == first
     same_numbers(everything(session), learned)
 
 
@@ -232,11 +232,11 @@ def test_a_dry_run_goes_back_to_where_it_started(home: Home) -> None:
     home.made(10, BUSY)
     session = home.open(BUSY, dry_run=True)
     start = everything(session)
-    first = losses(drive(session, 18))
+    first = losses(drive(session, 13))
     (reverted,) = of(protocol.Reverted, session.revert(""))
     assert (reverted.snapshot, reverted.undo, reverted.step) == ("", "", 10)
     same_numbers(everything(session), start)
-    assert losses(drive(session, 18)) == first
+    assert losses(drive(session, 13)) == first
     with pytest.raises(UsageError, match="where it started"):
         list(session.revert("1"))
     session.close()

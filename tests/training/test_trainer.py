@@ -49,7 +49,7 @@ def test_a_step_tells_one_pulse_and_counts(session: Session) -> None:
 
 
 def test_it_learns(session: Session) -> None:
-    told = losses(drive(session, 70))
+    told = losses(drive(session, 50))
     assert sum(told[-10:]) / 10 < sum(told[:10]) / 10 - 1
 
 
