@@ -79,7 +79,8 @@ def without_root_powers() -> Callable[[], None] | None:
 
 
 def make_place(folder: Path) -> Place:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MINAGI_", "XDG_"))}
+    foreign = ("MINAGI_", "XDG_", "COLUMNS", "LINES", "OMP_", "NO_COLOR", "TEXTUAL", "PYTEST_")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     for name in ("CONFIG", "STATE", "DATA", "CACHE"):
         environ[f"XDG_{name}_HOME"] = str(folder / "home" / name.lower())
     environ |= {"TERM": "xterm-256color", "MINAGI_CONFIG": str(TINY), "COLORTERM": ""}

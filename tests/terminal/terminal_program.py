@@ -18,7 +18,7 @@ import pyte
 
 PATIENCE = 60.0  # seconds; a wait ends as soon as what it waits for is there
 LOOK = 0.05  # seconds between two looks at the screen
-CTRL_C, CTRL_Q, CTRL_Z, ESCAPE, ENTER = "\x03", "\x11", "\x1a", "\x1b", "\r"
+CTRL_C, CTRL_Q, CTRL_Z, ESCAPE, ENTER, DOWN = "\x03", "\x11", "\x1a", "\x1b", "\r", "\x1b[B"
 
 _MODE = re.compile(rb"\x1b\[\?([\d;]+)([hl])")
 _KEYBOARD = re.compile(rb"\x1b\[([<>])\d*u")  # kitty's protocol: pushed, popped
@@ -159,7 +159,9 @@ class Program:
         """End whatever still runs."""
         with contextlib.suppress(AssertionError, psutil.NoSuchProcess):
             self._ever += psutil.Process(self.child.pid).children(recursive=True)
-        self.child.close(force=True)
+        if self.child.isalive():
+            os.kill(self.child.pid, signal.SIGKILL)
+        self.child.close()
         for process in self._ever:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
