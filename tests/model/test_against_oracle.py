@@ -166,6 +166,21 @@ def test_reading_in_parts_of_any_size(case: Case, cuts: list[int]) -> None:
     assume(check_reading(case, cuts))
 
 
+def test_later_characters_go_deeper_than_all_before_them_did() -> None:
+    """Rows that nobody reached yet have the carried keys of everyone before."""
+    found = 0
+    for seed in range(40):
+        case = case_of(seed=seed, characters=3, max_steps=6, halt_thresh=0.35)
+        model = make(case).oracle
+        text = model.new_text()
+        rows = [oracle_reading(model, text, [symbol])[1][0] for symbol in case.ids]
+        if any(row > 1 + max(rows[:place], default=9) for place, row in enumerate(rows)):
+            found += check_reading(case, [1, 2, 3])
+        if found == 2:
+            return
+    raise AssertionError("no such text among these")
+
+
 @settings(repeatable, max_examples=15)
 @given(cases(characters=(1, 10)))
 def test_reading_without_a_cache(case: Case) -> None:

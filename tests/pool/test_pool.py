@@ -163,6 +163,14 @@ def test_only_what_changed_is_saved() -> None:
     assert set(pool.changed()) == {3}
 
 
+def test_ram_keeps_no_copy_of_what_a_step_changed() -> None:
+    pool, _ = pool_of(slots=2)
+    step(pool, 0)
+    assert 0 not in pool.ram
+    admit(pool, 1)
+    assert 1 in pool.ram  # unchanged: the copy is good
+
+
 def test_dropping_all_forgets_what_was_learned() -> None:
     pool, disk = pool_of(slots=2)
     step(pool, 0, 1)

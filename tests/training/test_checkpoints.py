@@ -143,6 +143,35 @@ def test_the_oldest_snapshot_outlives_the_one_made_of_the_present(
     assert session.steps == 12
 
 
+def test_the_oldest_way_back_from_a_revert_outlives_the_next(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    sessions.append(session)
+    drive(session, 2)
+    list(session.checkpoint())
+    undos = []
+    for steps in (1, 2, 3):
+        drive(session, steps)
+        undos += [event.undo for event in of(protocol.Reverted, session.revert(""))]
+    drive(session, 4)
+    list(session.revert(undos[0]))
+    assert session.steps == 3
+
+
+def test_evidence_goes_on_where_it_stood(home: Home, sessions: list[Session]) -> None:
+    """A way back is no restart: the next reading is judged as it was the first time."""
+    session = home.open()
+    sessions.append(session)
+    for reading in (3.0, 2.9, 2.85, 2.7, 3.4):  # the last one is set aside until the next
+        session.rate.observe(reading, 0.01, 64)
+    drive(session, 2)
+    list(session.checkpoint())
+    first = [session.rate.observe(reading, 0.01, 64) for reading in (2.65, 2.6)]
+    after = session.rate.state_dict()
+    list(session.revert(""))
+    assert [session.rate.observe(reading, 0.01, 64) for reading in (2.65, 2.6)] == first
+    assert session.rate.state_dict() == after
+
+
 def test_the_best_is_the_last_one_called_so(home: Home, sessions: list[Session]) -> None:
     session = home.open()
     sessions.append(session)

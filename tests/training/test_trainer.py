@@ -48,6 +48,11 @@ def test_a_step_tells_one_pulse_and_counts(session: Session) -> None:
     assert session.progress.nats > 0
 
 
+def test_depth_is_drawn_anew_for_every_step(session: Session) -> None:
+    told = of(protocol.Metrics, drive(session, 12))
+    assert {pulse.rows_run for pulse in told} == {1, 2, 3}
+
+
 def test_it_learns(session: Session) -> None:
     told = losses(drive(session, 50))
     assert sum(told[-10:]) / 10 < sum(told[:10]) / 10 - 1
