@@ -343,7 +343,7 @@ class Trainer:
         progress = self.progress
         before = self.guard.best
         rescue = self.guard.held_out(nats)
-        progress.val = nats
+        progress.val = nats if math.isfinite(nats) else None
         yield self._held_out_event(measured, nats, before is None or nats < before)
         move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
         progress.evaluated_step = progress.step
