@@ -321,6 +321,21 @@ def test_divergence_goes_back_to_the_best(home: Home, monkeypatch: pytest.Monkey
     session.close()
 
 
+def test_a_reading_that_is_not_finite_goes_back_too(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings(session, [2.0, math.nan], monkeypatch)
+    drive(session, 3)
+    list(session.evaluate())
+    list(session.checkpoint())
+    drive(session, 2)
+    (reverted,) = of(protocol.Reverted, session.evaluate())
+    assert session.steps == 3 and session.progress.val == 2.0
+    assert session.engine.store.manifest["val"] == 2.0
+    (undone,) = of(protocol.Reverted, session.revert(reverted.undo))
+    assert undone.held_out is None and session.engine.store.manifest["val"] is None
+
+
 def test_divergence_in_a_dry_run_goes_back_to_the_start(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.made(3)
     session = home.open(dry_run=True)
