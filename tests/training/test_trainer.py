@@ -84,32 +84,32 @@ def test_a_resumed_model_measures_first_and_then_steps(home: Home) -> None:
 
 
 def test_readings_come_early_and_double(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "FIRST_EVALUATION", 100)
-    session = home.open({"training.eval_every_chars": 500, "data.eval_chars": 64})
-    at = [event.chars for event in of(protocol.HeldOut, drive(session, 70))]
+    monkeypatch.setattr(trainer_module, "FIRST_EVALUATION", 50)
+    session = home.open({"training.eval_every_chars": 250, "data.eval_chars": 64})
+    at = [event.chars for event in of(protocol.HeldOut, drive(session, 40))]
     session.close()
-    assert 100 <= at[0] < 100 + 2 * CHUNK
+    assert 50 <= at[0] < 50 + 2 * CHUNK
     for before, now in itertools.pairwise(at):
-        assert min(2 * before, before + 500) <= now < min(2 * before, before + 500) + 2 * CHUNK, at
+        assert min(2 * before, before + 250) <= now < min(2 * before, before + 250) + 2 * CHUNK, at
     assert len(at) >= 4
 
 
 @pytest.mark.parametrize("chunk", [8, CHUNK])
 def test_another_chunk_moves_no_cadence(home: Home, chunk: int) -> None:
-    session = home.open({"training.chunk": chunk, "growth.every_chars": 240, "growth.k": 0})
+    session = home.open({"training.chunk": chunk, "growth.every_chars": 140, "growth.k": 0})
     decided = []
-    while session.chars < 800:
+    while session.chars < 460:
         decided += of(protocol.Growth, session.step())
     session.close()
     for number, event in enumerate(decided, 1):
-        assert 240 * number <= event.chars < 240 * number + 3 * CHUNK
+        assert 140 * number <= event.chars < 140 * number + 3 * CHUNK
     assert len(decided) == 3 and "growth.k is 0" in decided[0].sentence
 
 
 def test_a_step_is_never_more_than_a_step(home: Home) -> None:
     """Measuring comes in slices of its own, so that a command waits for one step at most."""
     session = home.open({"training.eval_every_chars": 100, "data.eval_chars": 256})
-    for _ in range(40):
+    for _ in range(24):
         said = list(session.step())
         assert len(of(protocol.Metrics, said)) <= 1
         assert not (of(protocol.Metrics, said) and of(protocol.HeldOut, said))
@@ -162,7 +162,7 @@ def test_the_window_grows_by_evidence(home: Home) -> None:
             "model.context_gain_min": -100.0, "model.context_step": 10, "model.context_end": 40,
         }
     )  # fmt: skip
-    said = drive(session, 60)
+    said = drive(session, 36)
     sizes = [event.context for event in of(protocol.Window, said)]
     assert sizes == sorted(sizes) and session.window.context == 40
     assert max(pulse.context for pulse in of(protocol.Metrics, said)) == 40
@@ -369,7 +369,7 @@ def test_new_text_is_read_first_and_deleted_text_leaves(home: Home, session: Ses
     (found,) = of(protocol.CorpusFound, said)
     assert [subject["name"] for subject in found.subjects] == ["letters"]
     assert any("new.txt" in log.text and "4 gone" in log.text for log in of(protocol.Log, said))
-    told = of(protocol.Metrics, drive(session, 30))
+    told = of(protocol.Metrics, drive(session, 20))
     assert {pulse.subject for pulse in told[12:]} == {"letters"}
     (pulse,) = of(protocol.Metrics, session.step())
     assert pulse.corpus_share == pytest.approx(pulse.session_chars / found.chars)
@@ -378,7 +378,7 @@ def test_new_text_is_read_first_and_deleted_text_leaves(home: Home, session: Ses
 def test_a_file_that_vanished_is_named_and_ends_nothing(home: Home, session: Session) -> None:
     for name in ("0.txt", "1.txt"):
         (home.text / "letters" / name).unlink()
-    said = drive(session, 60)
+    said = drive(session, 40)
     logs = [log for log in of(protocol.Log, said) if log.topic == "files"]
     assert logs and all("vanished" in log.text and log.level == "warning" for log in logs)
     assert len({log.text for log in logs}) == len(logs), "each is named once"
