@@ -43,6 +43,7 @@ REPLY_CHARS = 400
 STRENGTH_STEP, STRENGTH_MOST = 0.5, 10.0
 TWICE_SECONDS = 2.0  # within which ctrl+c counts as the second one
 TITLE_SECONDS = 1.0
+_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)
 _APP_WIDE = ("leave", "interrupt")  # keys that act in dialogs too
 
 
@@ -381,7 +382,11 @@ class MinagiApp(App[None], inherit_bindings=False):
             self.notify("There is no shell to go back to.", severity="warning", markup=False)
             return
         with self.suspend():
+            # Textual's own handlers would do its part a second time, now and then
+            handlers = {number: signal.signal(number, signal.SIG_DFL) for number in _JOB_CONTROL}
             os.kill(0, signal.SIGTSTP)  # as the terminal itself would: make, or a script, stops with us
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
     # ------------------------------------------------------------------------------ leaving
 
