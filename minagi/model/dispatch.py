@@ -34,12 +34,11 @@ class Assignments:
         self.slots: list[int] = []  # of the experts that serve somebody
         self.sizes: list[int] = []  # rows of each one's slice
         self.dropped = 0
-        first: list[
-            int
-        ] = []  # by place in `slots`: where its sorted requests begin, and where its slice does
+        self.counts = torch.bincount(flat, minlength=len(slots)).tolist()  # requests, by place in `slots`
+        first: list[int] = []  # likewise: where its sorted requests begin, and where its slice does
         target: list[int] = []
         begun = rows = 0
-        for slot, count in zip(slots, torch.bincount(flat, minlength=len(slots)).tolist(), strict=True):
+        for slot, count in zip(slots, self.counts, strict=True):
             first.append(begun)
             target.append(rows)
             begun += count

@@ -66,6 +66,7 @@ class Forward:
     balance: Tensor | None = None  # E·Σ u·P − 1
     dropped: int = 0
     routed: int = 0
+    requests: dict[int, int] = field(default_factory=dict)  # by place in `admitted`: times it was chosen
     traces: list[Trace] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -135,6 +136,8 @@ class PoolMlp(nn.Module):
         assignments = Assignments(chosen, slots, bound)
         forward.routed += chosen.numel()
         forward.dropped += assignments.dropped
+        for place, count in zip(order, assignments.counts, strict=True):
+            forward.requests[place] = forward.requests.get(place, 0) + count
         return mix(f.to(self.precision.dtype), weights, assignments, forward.card.slots)
 
     def _ask(self, keyed: Tensor, forward: Forward, row: int) -> None:

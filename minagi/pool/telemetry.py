@@ -52,6 +52,13 @@ class Telemetry:
         self.last_seen[experts] = self.segments
         self.ever[experts] = True
 
+    def chosen(self, requests: dict[int, int]) -> None:
+        """A training forward chose these experts (places in pool order) so many times."""
+        total = sum(requests.values())
+        self.use *= 1 - RECENT
+        for place, count in requests.items():
+            self.use[place] += RECENT * count / total
+
     def share(self) -> np.ndarray:
         """[E] share of recent admissions, sums to 1; uniform before anything was admitted."""
         total = self.recent.sum()

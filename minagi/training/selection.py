@@ -18,10 +18,12 @@ from minagi.training.progress import Progress
 class Selection:
     """Decides growth and pruning every `growth.every_chars`; applies what it decided to the engine."""
 
-    def __init__(self, engine: Engine, settings: Settings, seed: int, disk: Callable[[], int]) -> None:
-        self.engine, self.seed, self._disk = engine, seed, disk
+    def __init__(
+        self, engine: Engine, settings: Settings, seed: int, disk: Callable[[], int], chunk: Callable[[], int]
+    ) -> None:
+        """`disk` gives the bytes the weights take, `chunk` the characters a step reads now."""
+        self.engine, self.seed, self._disk, self._chunk = engine, seed, disk, chunk
         self.growth, self.prune = settings.growth, settings.prune
-        self._chunk = settings.training.chunk
         self.limits = brakes.Limits(
             self.growth.k, self.growth.max_gap, self.growth.dying_frac_max, self.growth.max_in_flight,
             self.growth.keep_ratio_min, self.growth.recent_mult, self.growth.max_disk_gb,
@@ -34,7 +36,7 @@ class Selection:
         telemetry = self.engine.pool.telemetry
         return Lifetime(
             telemetry,
-            survival_texts(self.prune.survival_chars, self._chunk, telemetry.segments, step),
+            survival_texts(self.prune.survival_chars, self._chunk(), telemetry.segments, step),
         )
 
     def due(self, progress: Progress) -> bool:

@@ -65,7 +65,7 @@ def _assemble(request: SessionRequest, store: Store) -> Session:
     loaded, profile, why = _settled(request.loaded, store, ours, fresh, request.device)
     settings = loaded.settings
     held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
-    exclude = (request.weights, settings.data.history.parent)
+    exclude = _not_text(request, settings)
     choice = ours.get("held_out")
     choice = choice if isinstance(choice, dict) else None
     corpus = collect(request.paths, held_out, choice, exclude, follow_symlinks=request.follow_symlinks)
@@ -91,6 +91,16 @@ def _assemble(request: SessionRequest, store: Store) -> Session:
     )
     reader = LaneReader(corpus, settings.data.passage, seed)
     return Session(engine, loaded, corpus, reader, watcher, start)
+
+
+def _not_text(request: SessionRequest, settings: Settings) -> tuple[Path, ...]:
+    """Folders that may lie below what is read and are not to be: the weights, and the records of runs.
+
+    A records folder that was itself given to read, or holds what was, stays.
+    """
+    records = settings.data.history.parent.resolve()
+    given = any(path.resolve().is_relative_to(records) for path in request.paths)
+    return (request.weights,) if given else (request.weights, records)
 
 
 def _settled(
@@ -170,16 +180,20 @@ class Reader:
     def evaluate(self, path: Path) -> dict[str, Any]:
         """Score every byte after a text's first once, each with half a window before it, or all there is."""
         corpus = collect_to_measure([path])
-        total = Score()
+        total, size = Score(), 0
         subjects = {}
         for subject in corpus.subjects:
-            score = Score()
+            score, read = Score(), 0
             for span in subject.held_out:
-                for nats in self.engine.evaluator.every_byte(alphabet.encode(read_span(span)), self.window):
+                data = read_span(span)
+                ids = alphabet.encode(data)
+                read += len(data) - len(alphabet.decode(ids[:1]))
+                for nats in self.engine.evaluator.every_byte(ids, self.window):
                     score.add(nats)
                     total.add(nats)
-            subjects[subject.name] = _figures(score)
-        return {**_figures(total), "subjects": subjects, "context": self.window}
+            subjects[subject.name] = _figures(score, read)
+            size += read
+        return {**_figures(total, size), "subjects": subjects, "context": self.window}
 
     def close(self) -> None:
         """Give back files and memory."""
@@ -209,11 +223,12 @@ def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", pre
         raise
 
 
-def _figures(score: Score) -> dict[str, Any]:
-    nats = score.nats
+def _figures(score: Score, size: int) -> dict[str, Any]:
+    """Figures of `size` bytes; a marker is one symbol and several bytes."""
+    nats = score.nats_sum / size if size else None
     return {
         "nats": nats,
         "bits_per_byte": None if nats is None else nats / LN2,
-        "bytes": score.count,
+        "bytes": size,
         "stderr": score.stderr,
     }

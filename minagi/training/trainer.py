@@ -84,7 +84,13 @@ class Trainer:
             save_every=settings.training.save_every,
             clock=clock,
         )
-        self.selection = Selection(engine, settings, start.seed, lambda: self.checkpoints.disk_bytes)
+        self.selection = Selection(
+            engine,
+            settings,
+            start.seed,
+            disk=lambda: self.checkpoints.disk_bytes,
+            chunk=lambda: min(settings.training.chunk, self.window.context),
+        )
         self.chat = Chat(engine, settings.decoding)
         self._generator = torch.Generator()
         self._admitted: list[int] = []  # uids
@@ -188,6 +194,8 @@ class Trainer:
         self.engine.optimiser.step(lr, lr * self.settings.training.trunk_lr_mult, norm)
         telemetry = self.engine.pool.telemetry
         telemetry.gate_seen[forward.admitted] = self.engine.net.pool.gate.detach().cpu()[forward.admitted]
+        telemetry = self.engine.pool.telemetry
+        telemetry.chosen({forward.admitted[place]: count for place, count in forward.requests.items()})
         self._admitted = [telemetry.uid[place] for place in forward.admitted]
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
         loads = self.engine.pool.loads - loads

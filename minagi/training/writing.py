@@ -16,6 +16,7 @@ from minagi.text.alphabet import ID_OF
 from minagi.training.engine import Engine
 
 BOT_END = ID_OF[b"</bot>"]
+CONVERSATION_MAX = 1 << 16  # symbols of a conversation that are kept; no window is longer
 REPLY_ENDS = (BOT_END, ID_OF[b"<|endoftext|>"])
 
 
@@ -73,6 +74,7 @@ class Conversation:
 
     def ask(self, prompt: np.ndarray) -> list[int]:
         """Add the user's words; returns the whole, ready for the model to answer."""
+        self.ids = self.ids[-CONVERSATION_MAX:]
         self.ids += [ID_OF[b"<user>"], *prompt.tolist(), ID_OF[b"</user>"], ID_OF[b"<bot>"]]
         return self.ids
 
