@@ -32,6 +32,14 @@ def test_counting() -> None:
     assert share.sum() == pytest.approx(1) and share.argmax() == 1
 
 
+def test_what_is_chosen_shows_in_use() -> None:
+    telemetry = Telemetry(3)
+    for _ in range(2000):
+        telemetry.chosen({0: 30, 2: 10})
+    assert telemetry.use.tolist() == pytest.approx([0.75, 0.0, 0.25], abs=0.15)
+    assert telemetry.use[0] == pytest.approx(3 * telemetry.use[2])
+
+
 def test_the_running_share() -> None:
     """Decay 1 − 1/1000 when a forward begins, + 1/1000 for each expert it admits."""
     telemetry = Telemetry(2)

@@ -188,6 +188,40 @@ def test_evaluating_scores_every_byte_once(home: Home) -> None:
     reader.close()
 
 
+def test_a_marker_is_as_many_bytes_as_it_is_long(home: Home) -> None:
+    home.made(2)
+    text = b"<user>who goes there</user><bot>a friend, and no other</bot>"
+    (home.root / "talk.txt").write_bytes(text)
+    reader = reader_of(home)
+    found = reader.evaluate(home.root / "talk.txt")
+    assert found["bytes"] == len(text) - len(b"<user>")  # all after the first symbol
+    reader.close()
+
+
+def test_the_records_of_runs_are_not_read_unless_they_were_given(home: Home) -> None:
+    runs = home.text / "runs"
+    runs.mkdir()
+    (runs / "old.txt").write_text("records of an earlier run " * 20)
+    inside = {"data.history": str(runs / "history.jsonl")}
+    session = home.open(inside)
+    assert not any(span.path.is_relative_to(runs) for s in session.corpus.subjects for span in s.train)
+    session.close()
+    beside = {"data.history": str(home.text / "history.jsonl")}
+    session = home.open(beside)
+    assert session.corpus.files == 9
+    session.close()
+
+
+def test_use_of_experts_is_counted_in_training_only(home: Home) -> None:
+    session = home.open()
+    drive(session, 3)
+    use = session.engine.pool.telemetry.use.copy()
+    assert use.sum() == pytest.approx(1 - 0.999**3)
+    list(session.reply(protocol.Write(id=1, prompt="Hello", chars=5)))
+    assert (session.engine.pool.telemetry.use == use).all()
+    session.close()
+
+
 def test_a_reader_needs_a_model(home: Home) -> None:
     with pytest.raises(WeightsError, match="holds no model yet"):
         reader_of(home)
