@@ -411,7 +411,8 @@ class Revert(Command):
 
 @dataclass(frozen=True)
 class Write(Command):
-    """Answer a prompt. `chat` wraps it in the conversation's markers and keeps the text's cache."""
+    """Answer a prompt. `chat` wraps it in the conversation's markers and answers the whole conversation:
+    as much of its end as the window holds is read again for each reply."""
 
     type: ClassVar[str] = "write"
     prompt: str = ""
@@ -452,7 +453,7 @@ class Evaluate(Command):
 
 @dataclass(frozen=True)
 class Set(Command):
-    """Change a run-time value: rate_reset, learn_from_chat, adapt_strength, …"""
+    """Change a run-time value. There is one key, rate_reset, and its value does not matter."""
 
     type: ClassVar[str] = "set"
     key: str = ""

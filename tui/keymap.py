@@ -52,7 +52,6 @@ TABLE: tuple[Key, ...] = (
     Key("chat", ("i", "slash"), "chat", TALK, "Talk to the model", rank=3),
     Key("leave_chat", ("escape",), "leave", TALK, "Cancel the reply, or leave the text field", "text"),
     Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
-    Key("learn", ("t",), "learn from chat", TALK, "Let finished exchanges be read as a subject, or stop it"),
     Key("raw", ("a",), "raw/adapted", TALK, "Write the next reply raw, or with adaptive suppression"),
     Key(
         "weaker",

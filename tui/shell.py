@@ -315,9 +315,6 @@ class MinagiApp(App[None], inherit_bindings=False):
         ):
             self.chat_pane.input.clear()
 
-    def action_learn(self) -> None:
-        self.ask(protocol.Set, key="learn_from_chat", value=not self.state.learning)
-
     def action_raw(self) -> None:
         self.look(raw=not self.view.raw)
 

@@ -217,7 +217,6 @@ class AppState:
     pool: PoolView = field(default_factory=PoolView)
     subjects: tuple[Subject, ...] = ()
     chat: tuple[Turn, ...] = ()
-    learning: bool = False  # finished exchanges of the chat are read as a subject
     log: tuple[LogLine, ...] = ()
     snapshots: tuple[Snapshot, ...] | None = None
     saved: Saved | None = None

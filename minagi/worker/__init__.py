@@ -1,1 +1,1 @@
-"""The trainer as a child process, and the messages it speaks."""
+"""The trainer as a process: the loop that drives it, and its end of the wire (`minagi.protocol`)."""

@@ -210,12 +210,6 @@ def test_a_refusal_is_told_in_the_workers_words() -> None:
     assert state.log[-1].level == "warning"
 
 
-def test_learning_from_the_chat_holds_only_once_it_is_acknowledged() -> None:
-    state = fold([fr.hello(), Asked(p.Set(id=1, key="learn_from_chat", value=True))])
-    assert not state.learning
-    assert fold([p.Ack(1, "set")], state).learning
-
-
 # ------------------------------------------------------------------------------------------ chat
 
 

@@ -65,7 +65,6 @@ async def test_every_pane_draws_the_story() -> None:
         ("ctrl+s", p.Checkpoint(1)),
         ("e", p.Evaluate(1)),
         ("n", p.NewChat(1)),
-        ("t", p.Set(1, "learn_from_chat", True)),
         ("r", p.ListSnapshots(1)),
     ],
 )

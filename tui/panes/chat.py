@@ -77,20 +77,14 @@ class ChatStatus(Drawn):
     """One line over the text field: how the next reply is made, or how the present one goes."""
 
     def part(self, frame: Frame) -> tuple[object, ...]:
-        return (frame.state.chat, frame.view.raw, frame.view.strength, frame.state.learning, frame.state.link)
+        return (frame.state.chat, frame.view.raw, frame.view.strength, frame.state.link)
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         reply = frame.state.reply
         if reply is not None:
             return [fitted(_progress(reply), size.width, " · ")]
         manner = "raw: greedy" if frame.view.raw else f"adapted {frame.view.strength:g}"
-        items = [(0, line((manner, MUTED)))]
-        learning = (
-            ("learns from this chat", "$text-accent")
-            if frame.state.learning
-            else ("changes no weight", MUTED)
-        )
-        items.append((1, line(learning)))
+        items = [(0, line((manner, MUTED))), (1, line(("changes no weight", MUTED)))]
         return [fitted(items, size.width, " · ")]
 
 

@@ -79,8 +79,6 @@ def _second(frame: Frame, width: int) -> Content:
             items.append((2, line((kept, MUTED))))
         elif not unsaved:
             items.append((2, line(("all saved", MUTED))))
-    if state.learning:
-        items.append((1, line(("learning from the chat", "$text-accent"))))
     shape = f"{words.count(hello.parameters)} parameters"
     where = f"{_device(hello.device_name or hello.device)}, {hello.precision}"
     items.append((4, line((where, MUTED))))

@@ -16,7 +16,6 @@ from minagi.protocol import (
     Phase,
     Reverted,
     Saved,
-    Set,
     Snapshots,
     Write,
 )
@@ -88,7 +87,7 @@ def hello(state: AppState, event: Hello, now: float) -> AppState:
     event = replace(event, model=clean_line(event.model, 60))
     state = replace(
         state, link="live", hello=event, metrics=Metrics(step=event.step, chars=event.chars), diverged=False,
-        curves=training.cut(state.curves, event.chars), learning=False,
+        curves=training.cut(state.curves, event.chars),
         gauges=training.cut_gauges(state.gauges, event.chars),
     )  # fmt: skip
     what = "A new model" if event.fresh else f"Goes on at step {event.step:,}"
@@ -194,10 +193,6 @@ def ack(state: AppState, event: Ack, now: float) -> AppState:
         text = event.text or f"The worker refused: {event.command}"
         state = alert(say(state, now, "run", text, "warning"), "warning", text)
         return chat.refused(state, event.id, text) if isinstance(found, Write) else state
-    if isinstance(found, Set) and found.key == "learn_from_chat":
-        on = bool(found.value)
-        words_ = "Finished exchanges are read from now on" if on else "The chat is no longer read"
-        state = say(replace(state, learning=on), now, "chat", words_)
     if isinstance(found, NewChat):
         state = replace(state, chat=())
     return state
