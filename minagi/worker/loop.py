@@ -10,6 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from minagi import protocol
@@ -40,6 +41,13 @@ class TrainerLike(Protocol):
     """
 
     dry_run: bool
+    guarded: Callable[[], AbstractContextManager[None]]
+    """Entered around saving and going back, wherever these happen, so that they are not broken off."""
+
+    @property
+    def measuring(self) -> bool:
+        """Whether a held-out reading is open, of which the coming steps are slices."""
+        ...
 
     @property
     def unsaved_chars(self) -> int:

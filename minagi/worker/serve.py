@@ -42,6 +42,7 @@ def serve(
     try:
         with signals.breakable():
             trainer = open_trainer()
+            trainer.guarded = signals.unbreakable
         last: Message = run(trainer, channel, limits, signals)
         status = EXIT_INTERRUPTED if signals.received else EXIT_OK
     except Hurried:

@@ -1,7 +1,8 @@
 """SIGINT, SIGTERM and SIGHUP as requests to leave: the first politely, the second at once.
 
 The first only leaves a note that the loop reads between steps. The second breaks off whatever may be
-broken off, which is everything but saving: a save that has begun is always finished.
+broken off, which is everything but saving: a save that has begun is always finished, also one that a step
+began (`unbreakable`).
 """
 
 from __future__ import annotations
@@ -58,10 +59,20 @@ class Signals:
     @contextlib.contextmanager
     def breakable(self) -> Iterator[None]:
         """Around work that a second signal may break off at any point. Raises Hurried."""
-        self._breakable = True
+        before, self._breakable = self._breakable, True
         try:
             if self._count > 1:
                 raise Hurried
             yield
         finally:
-            self._breakable = False
+            self._breakable = before
+
+    @contextlib.contextmanager
+    def unbreakable(self) -> Iterator[None]:
+        """Around work inside `breakable` that must be finished. A second signal that comes meanwhile raises
+        nothing here: what was saved can still be told, and the next `breakable` raises Hurried."""
+        before, self._breakable = self._breakable, False
+        try:
+            yield
+        finally:
+            self._breakable = before

@@ -342,6 +342,37 @@ def test_a_second_signal_waits_for_a_save_under_way() -> None:
     assert channel.of(Ack)[0].ok
 
 
+def test_a_second_signal_waits_for_a_save_that_a_step_began() -> None:
+    trainer, signals = FakeTrainer(), Signals()
+
+    def save(steps: int) -> None:
+        with trainer.guarded():
+            signals._on_signal(15, None)
+            signals._on_signal(15, None)
+            trainer.calls.append("saved")
+        trainer.unsaved_chars = 0
+        trainer.calls.append("told")
+
+    trainer.on_step = save
+    status, channel = served(trainer, *[[]] * 9, signals=signals)
+    assert status == EXIT_INTERRUPTED
+    assert trainer.calls == ["greet", "step", "saved", "told", "close"]
+    assert channel.sent[-1] == Goodbye(reason="stopped by SIGTERM", saved=True, step=8, chars=800)
+
+
+def test_what_may_be_broken_off_may_be_again_after_what_may_not() -> None:
+    signals = Signals()
+    with signals.breakable():
+        with signals.unbreakable():
+            signals._on_signal(2, None)
+            signals._on_signal(2, None)
+        with pytest.raises(Hurried):
+            signals._on_signal(2, None)
+    signals._on_signal(2, None)
+    with pytest.raises(Hurried), signals.breakable():
+        raise AssertionError("never begun")
+
+
 def test_a_second_signal_while_opening() -> None:
     signals = Signals()
     signals._on_signal(2, None)

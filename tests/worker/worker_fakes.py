@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from minagi import protocol
@@ -22,6 +23,8 @@ class FakeTrainer:
         self.on_step: Callable[[int], None] = lambda steps: None
         self.reply_text = "hello"
         self.closed = False
+        self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.measuring = False
 
     def _called(self, name: str, *details: Any) -> None:
         self.calls.append((name, *details) if details else name)
