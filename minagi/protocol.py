@@ -431,7 +431,7 @@ class NewChat(Command):
 
 @dataclass(frozen=True)
 class Cancel(Command):
-    """Stop the reply that is being written."""
+    """Stop the reply that is being written, or the measurement that was asked for."""
 
     type: ClassVar[str] = "cancel"
 

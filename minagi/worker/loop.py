@@ -32,6 +32,7 @@ from minagi.worker.signals import Signals
 WAIT_SECONDS = 1.0  # a paused run looks around this often; a command or a signal wakes it at once
 REPLY_CHARS_MAX = 1_000_000
 AT_ONCE = (protocol.Pause, protocol.Resume, protocol.Set, protocol.Stop)  # carried out while writing
+AFTERWARDS = (protocol.Evaluate, protocol.Revert)  # not carried out while held-out text is measured
 
 
 class TrainerLike(Protocol):
@@ -81,7 +82,9 @@ class TrainerLike(Protocol):
 
     def revert(self, to: str = "") -> Iterable[Message]: ...
 
-    def evaluate(self) -> Iterable[Message]: ...
+    def evaluate(self) -> Iterator[Message]:
+        """Measure held-out text, a Phase for every slice. A generator: closing it breaks the reading off."""
+        ...
 
     def snapshots(self) -> protocol.Snapshots: ...
 
@@ -176,7 +179,7 @@ class _Run:
             self.leaving = self.leaving or self.why_leave()
             if self.leaving:
                 return self.farewell()
-            self.tell("paused" if self.paused else "running")
+            self.tell("paused" if self.paused else "evaluating" if self.trainer.measuring else "running")
             if self.paused:
                 self.channel.wait(WAIT_SECONDS)
             else:
@@ -281,7 +284,7 @@ class _Run:
         return "A new conversation."
 
     def on_cancel(self, command: protocol.Cancel) -> str:
-        raise UsageError("Nothing is being written.")
+        raise UsageError("Nothing is being written or measured.")
 
     def on_probe(self, command: protocol.Probe) -> str:
         with self.signals.breakable():
@@ -289,10 +292,25 @@ class _Run:
         return ""
 
     def on_evaluate(self, command: protocol.Evaluate) -> str:
+        """Measure. Between two slices it can be cancelled, and what else is asked for is done."""
         self.tell("evaluating")
-        with self.signals.breakable():
-            self.send_all(self.trainer.evaluate())
+        slices = self.trainer.evaluate()
+        try:
+            while (message := self.next_of(slices)) is not None:
+                self.send_all([message])
+                between = isinstance(message, Phase)  # other events are what came of the whole
+                if between and (self.heard_cancel() or self.did_what_waits()):
+                    return "Not measured to the end."
+        finally:
+            if isinstance(slices, Generator):
+                slices.close()
         return "Measured."
+
+    def did_what_waits(self) -> bool:
+        """Carry out, in order, what can be while measuring; whether the run is to end because of it."""
+        while self.waiting and not self.leaving and not isinstance(self.waiting[0], AFTERWARDS):
+            self.carry_out(self.waiting.popleft())
+        return bool(self.leaving)
 
     def on_set(self, command: protocol.Set) -> str:
         if isinstance(command.value, float) and not math.isfinite(command.value):
@@ -339,12 +357,12 @@ class _Run:
         seconds = self.clock() - began
         self.channel.send(ReplyEnded(id=command.id, reason=reason, chars=written, seconds=seconds))
 
-    def next_of(self, replies: Iterator[Message]) -> Message | None:
+    def next_of(self, messages: Iterator[Message]) -> Message | None:
         with self.signals.breakable():
-            return next(replies, None)
+            return next(messages, None)
 
     def heard_cancel(self) -> bool:
-        """Take what comes in while a reply is written: some is carried out at once, the rest waits."""
+        """Take what comes in while writing or measuring: some is carried out at once, the rest waits."""
         cancelled = False
         for command in self.channel.poll():
             if isinstance(command, protocol.Cancel):

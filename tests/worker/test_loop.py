@@ -188,6 +188,54 @@ def test_the_other_side_going_away_cancels_a_reply() -> None:
     assert channel.of(ReplyEnded)[0].reason == "cancelled"
 
 
+def test_commands_are_heard_between_the_slices_of_a_measurement() -> None:
+    trainer = FakeTrainer()
+    trainer.slices = 5
+    talk: list[list[protocol.Command]] = [[NewChat(id=3), Write(id=4, prompt="hi", chars=1)], [], []]
+    later = [[Revert(id=5), Checkpoint(id=6)], *[[]] * 9, [Stop(id=7)]]
+    script = [[Evaluate(id=1)], [Pause(id=2)], *talk, *later]
+    trainer, channel, _ = drive(*script, trainer=trainer)
+    assert [ack.id for ack in channel.of(Ack)] == [2, 3, 4, 1, 5, 6, 7], "a revert waits"
+    assert all(ack.ok for ack in channel.of(Ack))
+    assert trainer.calls.count("slice") == 5
+    assert "step" not in trainer.calls
+    phases = [phase.phase for phase in channel.of(Phase)]
+    assert phases[:4] == ["evaluating", "writing", "evaluating", "reverting"]
+
+
+@pytest.mark.parametrize("command", [Cancel(id=2), Stop(id=2)])
+def test_a_measurement_is_broken_off(command: protocol.Command) -> None:
+    trainer = FakeTrainer()
+    trainer.slices = 50
+    trainer, channel, _ = drive([Evaluate(id=1)], [], [command], [], [Stop(id=3)], trainer=trainer)
+    assert trainer.calls.count("slice") == 2
+    assert "evaluate closed" in trainer.calls
+    assert not channel.of(protocol.HeldOut)
+    assert [ack.id for ack in channel.of(Ack)][:2] == [2, 1]
+
+
+def test_a_stop_that_a_reply_inside_a_measurement_heard_ends_both() -> None:
+    trainer = FakeTrainer()
+    trainer.slices = 50
+    script = [[Evaluate(id=1)], [Write(id=2, prompt="hi")], [], [Stop(id=3)]]
+    trainer, channel, goodbye = drive(*script, trainer=trainer)
+    assert trainer.calls.count("slice") == 1
+    assert channel.of(ReplyEnded)[0].reason == "cancelled"
+    assert goodbye.reason == "asked to stop"
+
+
+def test_a_reading_in_slices_is_one_phase() -> None:
+    trainer = FakeTrainer()
+
+    def begin_and_end(steps: int) -> None:
+        trainer.measuring = 8 <= steps < 11
+
+    trainer.on_step = begin_and_end
+    _, channel, _ = drive(*[[]] * 6, trainer=trainer)
+    phases = [phase.phase for phase in channel.of(Phase)]
+    assert phases == ["running", "evaluating", "running", "stopping", "saving"]
+
+
 def test_a_reply_that_fails_midway_ends_in_words() -> None:
     trainer = FakeTrainer()
     trainer.faults["character"] = MinagiError("The card is full.")

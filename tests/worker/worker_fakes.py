@@ -25,6 +25,7 @@ class FakeTrainer:
         self.closed = False
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext
         self.measuring = False
+        self.slices = 0
 
     def _called(self, name: str, *details: Any) -> None:
         self.calls.append((name, *details) if details else name)
@@ -57,9 +58,15 @@ class FakeTrainer:
             raise WeightsError("There is no snapshot nowhere.")
         return [protocol.Reverted(snapshot=to or "last")]
 
-    def evaluate(self) -> list[Message]:
+    def evaluate(self) -> Generator[Message, None, None]:
         self._called("evaluate")
-        return [protocol.HeldOut(nats=2.0)]
+        try:
+            for _ in range(self.slices):
+                self.calls.append("slice")
+                yield protocol.Phase(phase="evaluating")
+            yield protocol.HeldOut(nats=2.0)
+        finally:
+            self.calls.append("evaluate closed")
 
     def snapshots(self) -> protocol.Snapshots:
         self._called("snapshots")
