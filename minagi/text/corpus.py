@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -75,6 +76,12 @@ class Corpus:
     @property
     def files(self) -> int:
         return sum(subject.files for subject in self.subjects)
+
+    @property
+    def measured(self) -> str:
+        """Names the held-out text: the same as long as the same bytes of the same files are held out."""
+        spans = [(str(s.path), s.start, s.stop) for subject in self.subjects for s in subject.held_out]
+        return hashlib.sha256(repr(sorted(spans)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def summary(self) -> dict[str, Any]:
         """The fields of the protocol's event `CorpusFound`."""

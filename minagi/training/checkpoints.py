@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -36,16 +37,17 @@ class Checkpoints:
         self._gather, self.dry_run, self._clock = gather, dry_run, clock
         self._every = save_every * 60
         self._saved_at = clock()
+        self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext  # nothing breaks in
         self.disk_bytes = 0
         self.measure_disk()
 
     def due(self) -> bool:
         """Whether `save_every` minutes have gone by with something new to save."""
-        return (
-            not self.dry_run
-            and self._clock() - self._saved_at >= self._every
-            and self.progress.unsaved_chars > 0
-        )
+        return not self.dry_run and self.age() >= self._every and self.progress.unsaved_chars > 0
+
+    def age(self) -> float:
+        """Seconds since the last checkpoint, or since the run began."""
+        return self._clock() - self._saved_at
 
     def save(self, kind: str, name: str = "") -> Iterator[Message]:
         """Write a checkpoint; a dry run has nowhere to put one and says so."""
@@ -56,8 +58,9 @@ class Checkpoints:
         began = self._clock()
         self._saved_at = began  # also when it fails: the next try comes a whole interval later
         progress, store = self.progress, self.engine.store
-        info = store.checkpoint(self.engine.state(self._gather()), kind=kind, name=name)
-        self.engine.settle()
+        with self.guarded():
+            info = store.checkpoint(self.engine.state(self._gather()), kind=kind, name=name)
+            self.engine.settle()
         progress.saved_chars = progress.chars
         self.measure_disk()
         seconds = self._clock() - began
@@ -76,7 +79,8 @@ class Checkpoints:
 
     def resumed(self) -> Iterator[Message]:
         """Bring the history to where the model goes on from."""
-        trouble = "" if self.dry_run else self.history.drop_after(self.progress.step)
+        model = str(self.engine.store.path)
+        trouble = "" if self.dry_run else self.history.drop_after(self.progress.step, model)
         if trouble:
             yield Log(at=time.time(), level="warning", topic="checkpoint", text=trouble)
 
@@ -85,6 +89,7 @@ class Checkpoints:
         trouble = self.history.append(
             {
                 "time": time.time(),
+                "model": str(self.engine.store.path),
                 "step": progress.step,
                 "chars": progress.chars,
                 "val": progress.val,
@@ -114,7 +119,8 @@ class Checkpoints:
             undo = present if target != present else ""
             if progress.unsaved_chars > 0:
                 undo = yield from self._keep_present(reason)
-            store.revert(target)
+            with self.guarded():
+                store.revert(target)
         self.engine.reload()
         restore(store.manifest)
         self.measure_disk()
@@ -150,8 +156,8 @@ class Checkpoints:
             return present
         kept = self.engine.store.snapshots()
         if to == "best":
-            best = [info.id for info in kept if info.kind == "best"]
-            return best[0] if best else present
+            best = [info for info in kept if info.kind == "best" and info.held_out is not None]
+            return min(best, key=lambda info: info.held_out or 0.0).id if best else present
         wanted = [info for info in kept if info.id == to] or [info for info in kept if info.name == to]
         if not wanted:
             there = ", ".join(info.id for info in kept[:8]) or "none"

@@ -149,6 +149,11 @@ class Engine:
         return trunk + self.pool.experts * self.shape.expert_parameters
 
     @property
+    def model_bytes(self) -> int:
+        """What the model's own files take, snapshots of earlier states aside."""
+        return self.parameters * 8
+
+    @property
     def expert_bytes(self) -> int:
         """What one more expert takes on disk: fp32 weights, two bf16 moments."""
         return self.shape.expert_parameters * 8

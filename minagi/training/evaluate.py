@@ -22,22 +22,22 @@ LN2 = math.log(2)
 
 @dataclass
 class Score:
-    """Nats of some text. `windows` are the means of its windows: the unit of the standard error."""
+    """Nats a byte of some text. `windows` are the means of its windows: the unit of the standard error."""
 
-    nats_sum: float = 0.0
-    count: int = 0
+    total: float = 0.0
+    size: int = 0  # bytes: a marker is one symbol and several of them
     windows: list[float] = field(default_factory=list)
 
-    def add(self, nats: np.ndarray) -> None:
-        """One window's characters."""
-        if len(nats):
-            self.nats_sum += float(nats.sum())
-            self.count += len(nats)
-            self.windows.append(float(nats.mean()))
+    def add(self, nats: np.ndarray, size: int) -> None:
+        """One window's losses, [symbols], and the bytes they stand for."""
+        if size:
+            self.total += float(nats.sum())
+            self.size += size
+            self.windows.append(float(nats.sum()) / size)
 
     @property
     def nats(self) -> float | None:
-        return self.nats_sum / self.count if self.count else None
+        return self.total / self.size if self.size else None
 
     @property
     def stderr(self) -> float | None:
@@ -93,25 +93,30 @@ class Evaluator:
             score = subjects[subject.name] = Score()
             for ids in _passages(subject.held_out, chars // max(len(measured), 1), passage):
                 for start in range(0, len(ids) - 1, window):
-                    nats = self.nats(ids[start : start + window + 1], chunk)
-                    score.add(nats)
-                    total.add(nats)
+                    part = ids[start : start + window + 1]
+                    nats, size = self.nats(part, chunk), _bytes(part[1:])
+                    score.add(nats, size)
+                    total.add(nats, size)
                     yield
         return Measured(total, subjects)
 
-    def every_byte(self, ids: np.ndarray, window: int) -> Iterator[np.ndarray]:
+    def every_byte(self, ids: np.ndarray, window: int) -> Iterator[tuple[np.ndarray, int]]:
         """Score every symbol after the first exactly once, each with at least half a window before it
-        (or all there is). Yields the newly scored losses of one window after another."""
+        (or all there is). Yields one window's newly scored losses after another, and their bytes."""
         half = max(window // 2, 1)
         scored = 1
         for start in range(0, max(len(ids) - 1, 0), half):
             part = ids[start : start + window + 1]
             fresh = start + len(part) - scored
             if fresh > 0:
-                yield self.nats(part, len(part))[-fresh:]
+                yield self.nats(part, len(part))[-fresh:], _bytes(part[-fresh:])
                 scored += fresh
             if start + len(part) >= len(ids):
                 return
+
+
+def _bytes(ids: np.ndarray) -> int:
+    return len(alphabet.decode(ids))
 
 
 def _passages(spans: Iterable, budget: int, passage: int) -> Iterator[np.ndarray]:

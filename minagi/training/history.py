@@ -46,19 +46,24 @@ class History:
         except OSError:
             return
 
-    def drop_after(self, step: int) -> str:
-        """Remove the rows past `step`, the point a resume or a revert goes on from, and lines that are none.
+    def drop_after(self, step: int, model: str) -> str:
+        """Remove `model`'s rows past `step`, the point it goes on from, and lines that are none.
 
-        The file is replaced whole or not at all, and left alone when nothing is past that point.
+        Several models may write to one file. It is replaced whole or not at all, and left alone when
+        nothing is past that point.
         """
-        if all(_step(row) <= step for row in self.rows()):
+
+        def past(row: Mapping[str, Any]) -> bool:
+            return row.get("model") == model and _step(row) > step
+
+        if not any(past(row) for row in self.rows()):
             return ""
         spare = self.path.with_name(self.path.name + ".new")
         try:
             with self.path.open("rb") as file, spare.open("wb") as kept:
                 for line in _lines(file):
                     row = _row(line)
-                    if row is not None and _step(row) <= step:
+                    if row is not None and not past(row):
                         kept.write(line.rstrip(b"\n") + b"\n")
                 kept.flush()
                 os.fsync(kept.fileno())

@@ -109,19 +109,20 @@ class Progress:
         """Take over a manifest's counters; figures that are missing or make no sense start at nothing."""
         self.step = _count(manifest.get("step"))
         self.chars = self.saved_chars = _count(manifest.get("read_chars"))
-        self.nats = _number(manifest.get("read_nats")) or 0.0
-        self.val = _number(manifest.get("val"))
-        self.loss = Smooth(value=_number(state.get("loss")))
+        self.nats = number(manifest.get("read_nats")) or 0.0
+        self.val = number(manifest.get("val"))
+        self.loss = Smooth(value=number(state.get("loss")))
         self.evaluated_chars = min(_count(state.get("evaluated_chars")), self.chars)
         self.evaluated_step = min(_count(state.get("evaluated_step")), self.step)
         self.grown_chars = min(_count(state.get("grown_chars")), self.chars)
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """`value` if it is a finite number, as whatever a manifest holds may not be."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if usable else None
 
 
 def _count(value: Any) -> int:
-    number = _number(value)
-    return int(number) if number is not None and 0 <= number < 2**62 else 0
+    found = number(value)
+    return int(found) if found is not None and 0 <= found < 2**62 else 0

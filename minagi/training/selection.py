@@ -18,11 +18,9 @@ from minagi.training.progress import Progress
 class Selection:
     """Decides growth and pruning every `growth.every_chars`; applies what it decided to the engine."""
 
-    def __init__(
-        self, engine: Engine, settings: Settings, seed: int, disk: Callable[[], int], chunk: Callable[[], int]
-    ) -> None:
-        """`disk` gives the bytes the weights take, `chunk` the characters a step reads now."""
-        self.engine, self.seed, self._disk, self._chunk = engine, seed, disk, chunk
+    def __init__(self, engine: Engine, settings: Settings, seed: int, chunk: Callable[[], int]) -> None:
+        """`chunk` gives the characters a step reads now."""
+        self.engine, self.seed, self._chunk = engine, seed, chunk
         self.growth, self.prune = settings.growth, settings.prune
         self.limits = brakes.Limits(
             self.growth.k, self.growth.max_gap, self.growth.dying_frac_max, self.growth.max_in_flight,
@@ -69,7 +67,7 @@ class Selection:
             return "Growth is off (growth.k is 0)."
         hardware = self.engine.hardware
         situation = brakes.Situation(
-            self._disk(),
+            self.engine.model_bytes,
             self.engine.expert_bytes,
             hardware.memory_used(),
             hardware.memory_budget,

@@ -71,6 +71,10 @@ def _assemble(request: SessionRequest, store: Store) -> Session:
     corpus = collect(request.paths, held_out, choice, exclude, follow_symlinks=request.follow_symlinks)
     watcher = CorpusWatcher(request.paths, corpus, held_out, exclude, request.follow_symlinks)
     hardware = detect(request.device, settings.training.precision, settings)
+    if hardware.precision == "fp16":
+        raise UsageError(
+            "fp16 loses small gradients: train with --precision bf16 or fp32, and write with fp16."
+        )
     _prepare_torch(hardware)
     seed = settings.data.shuffle_seed if request.seed is None else request.seed
     if fresh:
@@ -180,20 +184,18 @@ class Reader:
     def evaluate(self, path: Path) -> dict[str, Any]:
         """Score every byte after a text's first once, each with half a window before it, or all there is."""
         corpus = collect_to_measure([path])
-        total, size = Score(), 0
+        total = Score()
         subjects = {}
         for subject in corpus.subjects:
-            score, read = Score(), 0
+            score = Score()
             for span in subject.held_out:
-                data = read_span(span)
-                ids = alphabet.encode(data)
-                read += len(data) - len(alphabet.decode(ids[:1]))
-                for nats in self.engine.evaluator.every_byte(ids, self.window):
-                    score.add(nats)
-                    total.add(nats)
-            subjects[subject.name] = _figures(score, read)
-            size += read
-        return {**_figures(total, size), "subjects": subjects, "context": self.window}
+                for nats, size in self.engine.evaluator.every_byte(
+                    alphabet.encode(read_span(span)), self.window
+                ):
+                    score.add(nats, size)
+                    total.add(nats, size)
+            subjects[subject.name] = _figures(score)
+        return {**_figures(total), "subjects": subjects, "context": self.window}
 
     def close(self) -> None:
         """Give back files and memory."""
@@ -223,12 +225,11 @@ def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", pre
         raise
 
 
-def _figures(score: Score, size: int) -> dict[str, Any]:
-    """Figures of `size` bytes; a marker is one symbol and several bytes."""
-    nats = score.nats_sum / size if size else None
+def _figures(score: Score) -> dict[str, Any]:
+    nats = score.nats
     return {
         "nats": nats,
         "bits_per_byte": None if nats is None else nats / LN2,
-        "bytes": size,
+        "bytes": score.size,
         "stderr": score.stderr,
     }

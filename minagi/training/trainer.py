@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from minagi import protocol
 from minagi.config import LoadedSettings
-from minagi.errors import MinagiError, UsageError
+from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.model.loss import Loss, sample_rows, training_loss
 from minagi.model.routing import Forward
 from minagi.protocol import Log, Message
@@ -29,7 +30,7 @@ from minagi.training.engine import POOL_AUX, Engine
 from minagi.training.evaluate import LN2, Measured
 from minagi.training.guard import Guard, Rescue
 from minagi.training.history import History
-from minagi.training.progress import Progress
+from minagi.training.progress import Progress, number
 from minagi.training.rate import RateControl
 from minagi.training.selection import Selection
 from minagi.training.signal import DECAY, GradSignal
@@ -37,6 +38,7 @@ from minagi.training.start import Start
 from minagi.training.window import WindowGrowth, WindowMove
 
 FIRST_EVALUATION = 8_192  # characters of a newborn's life before its first reading; then they double
+BEST_SECONDS = 60.0  # a best reading is worth a checkpoint of its own this long after the last one
 READING_SECONDS = 0.1  # a slice of a held-out reading
 FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
@@ -75,6 +77,7 @@ class Trainer:
         self.guard = Guard(start.revert_factor, start.max_reverts)
         self.signal = GradSignal()
         self._mean_gradient = torch.zeros(0)
+        self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
         self.checkpoints = Checkpoints(
             engine,
             self.progress,
@@ -88,7 +91,6 @@ class Trainer:
             engine,
             settings,
             start.seed,
-            disk=lambda: self.checkpoints.disk_bytes,
             chunk=lambda: min(settings.training.chunk, self.window.context),
         )
         self.chat = Chat(engine, settings.decoding)
@@ -105,12 +107,26 @@ class Trainer:
     # --------------------------------------------------------------------------------- figures
 
     @property
+    def guarded(self) -> Callable[[], AbstractContextManager[None]]:
+        """What a save or a revert is wrapped in, so that no signal breaks into it. Set by the worker."""
+        return self.checkpoints.guarded
+
+    @guarded.setter
+    def guarded(self, guard: Callable[[], AbstractContextManager[None]]) -> None:
+        self.checkpoints.guarded = guard
+
+    @property
     def steps(self) -> int:
         return self.progress.step
 
     @property
     def chars(self) -> int:
         return self.progress.chars
+
+    @property
+    def measuring(self) -> bool:
+        """A held-out reading is in progress: the coming steps are slices of it."""
+        return self._reading is not None
 
     @property
     def unsaved_chars(self) -> int:
@@ -132,7 +148,8 @@ class Trainer:
                 "window": self.window.state_dict(),
                 "reader": self.reader.state(),
                 "best": self.guard.best,
-                "held_out": self.corpus.choice,
+                "measured": self.corpus.measured,
+                "held_out": {**self._choice, **self.corpus.choice},
             },
         }
 
@@ -145,11 +162,17 @@ class Trainer:
         self.rate.load_state(part.get("rate"), restarted)
         self.window.load_state(part.get("window"), manifest.get("context_now"), self.progress.chars)
         self.reader.restore(part.get("reader", {}))
-        best = ours.get("best")
-        self.guard.best = float(best) if isinstance(best, (int, float)) and math.isfinite(best) else None
+        self._choice = part.get("held_out", {})
+        self.guard.best = number(ours.get("best"))
+        if ours.get("measured") != self.corpus.measured:
+            self._forget_readings()
         self.signal = GradSignal()
         self.selection.parents.clear()
         self._reading = None
+
+    def _forget_readings(self) -> None:
+        """Other text is measured than before: earlier readings say nothing of it."""
+        self.guard.best = self.progress.val = None
 
     # ------------------------------------------------------------------------------------ greeting
 
@@ -186,7 +209,9 @@ class Trainer:
         if norm is None:
             what = "loss" if not math.isfinite(float(loss.ce)) else "gradient"
             self.engine.optimiser.skip()
-            yield from self._rescue(self.guard.nonfinite_step(what))
+            rescue = self.guard.nonfinite_step(what)
+            yield self._metrics(text, loss, math.nan, self._lr())
+            yield from self._rescue(rescue)
             return
         self.guard.finite_step()
         self._measure_signal()
@@ -194,7 +219,6 @@ class Trainer:
         self.engine.optimiser.step(lr, lr * self.settings.training.trunk_lr_mult, norm)
         telemetry = self.engine.pool.telemetry
         telemetry.gate_seen[forward.admitted] = self.engine.net.pool.gate.detach().cpu()[forward.admitted]
-        telemetry = self.engine.pool.telemetry
         telemetry.chosen({forward.admitted[place]: count for place, count in forward.requests.items()})
         self._admitted = [telemetry.uid[place] for place in forward.admitted]
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
@@ -255,21 +279,27 @@ class Trainer:
         if self.selection.due(progress):
             yield from self._select()
         elif self.checkpoints.due():
-            yield protocol.Phase(phase="saving")
-            yield from self.checkpoints.save(self._kind())
+            yield from self._save_unasked("auto")
 
-    def _kind(self) -> str:
-        """An automatic checkpoint is the best one while the last held-out reading is the lowest."""
-        best = self.progress.val is not None and self.progress.val == self.guard.best
-        return "best" if best else "auto"
+    def _save_unasked(self, kind: str) -> Iterator[Message]:
+        """A checkpoint nobody waits for: where it fails, training goes on and it is tried again later."""
+        if self.dry_run:
+            return
+        yield protocol.Phase(phase="saving")
+        try:
+            yield from self.checkpoints.save(kind)
+        except WeightsError as error:
+            minutes = self.settings.training.save_every
+            text = f"Not saved: {error} Training goes on; the next try is in {minutes:g} minutes."
+            yield _log("checkpoint", text, "error")
 
     def _select(self) -> Iterator[Message]:
         event = self.selection.decide(self.progress, self._gap())
         yield event
         yield _log("pool", event.sentence)
         yield from self._figures()
-        if (event.born or event.pruned) and not self.dry_run:
-            yield from self.checkpoints.save(self._kind())
+        if event.born or event.pruned:
+            yield from self._save_unasked("auto")
 
     def _gap(self) -> float | None:
         """Held-out minus smoothed train loss, in nats."""
@@ -280,6 +310,9 @@ class Trainer:
         change = self.watcher.poll()
         if change is None:
             return
+        self._choice |= self.corpus.choice
+        if change.corpus.measured != self.corpus.measured:
+            self._forget_readings()
         self.corpus = change.corpus
         self.reader.replace_corpus(change.corpus, change.changed)
         yield protocol.CorpusFound(**change.corpus.summary())
@@ -291,13 +324,16 @@ class Trainer:
         yield _log("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
         if rescue.act == "skip":
             return
+        factor, context = self.rate.factor, self.window.context  # a second way back starts below the first
         try:
             back = "" if rescue.to == "last" or self.dry_run else rescue.to
             yield from self.revert(back, rescue.sentence)
         except UsageError as error:
             raise MinagiError(f"{rescue.sentence} {error}") from None
+        self.rate.factor = min(self.rate.factor, factor)
         self.rate.halve()
         if rescue.halve_window:
+            self.window.context = min(self.window.context, context)
             self.window.halve()
         if rescue.act == "stop":
             raise MinagiError(rescue.sentence)
@@ -310,7 +346,7 @@ class Trainer:
 
     # -------------------------------------------------------------------------------- measuring
 
-    def evaluate(self) -> Iterator[Message]:
+    def evaluate(self) -> Generator[Message, None, None]:
         """Measure held-out text now, from beginning to end."""
         if not self.corpus.held_out_chars:
             raise UsageError("There is no held-out text to measure: too little text was given.")
@@ -352,7 +388,8 @@ class Trainer:
         before = self.guard.best
         rescue = self.guard.held_out(nats)
         progress.val = nats if math.isfinite(nats) else None
-        yield self._held_out_event(measured, nats, before is None or nats < before)
+        best = math.isfinite(nats) and (before is None or nats < before)
+        yield self._held_out_event(measured, nats, best)
         move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
         progress.evaluated_step = progress.step
         yield protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
@@ -360,6 +397,8 @@ class Trainer:
             yield _log("rate", move.sentence)
         if rescue is not None:
             yield from self._rescue(rescue)
+        elif best and self.checkpoints.age() >= BEST_SECONDS:
+            yield from self._save_unasked("best")
 
     def _held_out_event(self, measured: Measured, nats: float, best: bool) -> protocol.HeldOut:
         subjects: dict[str, dict[str, float | None]] = {}
@@ -368,7 +407,7 @@ class Trainer:
             if known.before is None:
                 known.before = score.nats
             subjects[name] = {
-                "nats": score.nats, "stderr": score.stderr, "bytes": score.count, "before": known.before,
+                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": known.before,
             }  # fmt: skip
         return protocol.HeldOut(
             at=time.time(),
@@ -387,7 +426,7 @@ class Trainer:
 
     def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
         """Save now; a name keeps the snapshot until it is deleted."""
-        yield from self.checkpoints.save(kind if name or kind != "named" else self._kind(), name)
+        yield from self.checkpoints.save(kind, name)
 
     def snapshots(self) -> protocol.Snapshots:
         return self.checkpoints.snapshots()

@@ -172,15 +172,16 @@ def test_evidence_goes_on_where_it_stood(home: Home, sessions: list[Session]) ->
     assert session.rate.state_dict() == after
 
 
-def test_the_best_is_the_last_one_called_so(home: Home, sessions: list[Session]) -> None:
+def test_the_best_is_the_one_that_measured_least(home: Home, sessions: list[Session]) -> None:
     session = home.open()
     sessions.append(session)
     drive(session, 4)
-    list(session.evaluate())
-    (best,) = of(protocol.Saved, session.checkpoint())
+    session.checkpoints._saved_at = -math.inf  # the last checkpoint is long ago
+    (best,) = of(protocol.Saved, session.evaluate())
     assert best.kind == "best"
     drive(session, 4)
-    session.progress.val = 1e3  # a later, worse reading
+    session.progress.val = 1e3  # a later, worse reading, though somebody calls it the best
+    list(session.checkpoint(kind="best"))
     (auto,) = of(protocol.Saved, session.checkpoint())
     assert auto.kind == "auto"
     (reverted,) = of(protocol.Reverted, session.revert("best"))
@@ -304,7 +305,7 @@ def test_history_has_a_row_a_checkpoint_and_forgets_what_was_gone_back_on(home: 
 def test_a_resumed_run_drops_the_rows_past_where_it_goes_on(home: Home) -> None:
     home.made(4)
     with home.history.open("a") as file:
-        file.write('{"step": 99}\n')
+        file.write(json.dumps({"step": 99, "model": str(home.weights)}) + "\n")
     dry = home.open(dry_run=True)
     list(dry.greet())
     dry.close()
@@ -387,7 +388,16 @@ def test_kept_beside_the_public_layout(home: Home) -> None:
     """What this program needs to go on lies under one key of its own; the rest is the public layout's."""
     home.made(5)
     manifest = json.loads((home.weights / "manifest.json").read_text())
-    assert set(manifest["minagi"]) == {"profile", "progress", "rate", "window", "reader", "best", "held_out"}
+    assert set(manifest["minagi"]) == {
+        "profile",
+        "progress",
+        "rate",
+        "window",
+        "reader",
+        "best",
+        "measured",
+        "held_out",
+    }
     assert (manifest["step"], manifest["context_now"]) == (5, 24)
     assert manifest["read_chars"] > 0 and manifest["read_nats"] > 0
     telemetry = manifest["telemetry"]

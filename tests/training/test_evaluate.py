@@ -58,11 +58,11 @@ def corpus_of(folder: Path, sizes: dict[str, list[int]]) -> Corpus:
 def test_score() -> None:
     score = Score()
     assert score.nats is None and score.stderr is None
-    score.add(np.array([1.0, 2.0, 3.0]))
+    score.add(np.array([1.0, 2.0, 3.0]), 3)
     assert score.nats == 2 and score.stderr is None
-    score.add(np.array([4.0]))
-    score.add(np.array([]))
-    assert (score.nats, score.count, score.windows) == (2.5, 4, [2.0, 4.0])
+    score.add(np.array([4.0]), 1)
+    score.add(np.array([]), 0)
+    assert (score.nats, score.size, score.windows) == (2.5, 4, [2.0, 4.0])
     assert score.stderr == pytest.approx(math.sqrt(2) / math.sqrt(2))  # of the two windows' means
 
 
@@ -112,7 +112,8 @@ def test_every_byte_after_the_first_is_scored_once_with_half_a_window_before_it(
     echo = Echo()
     text = np.arange(count, dtype=np.uint16)
     scored: list[float] = []
-    for fresh in echo.every_byte(text, window):
+    for fresh, size in echo.every_byte(text, window):
+        assert size == len(fresh)
         assert len(echo.last) <= window + 1
         for value in fresh:
             before = int(value) - int(echo.last[0])
@@ -125,10 +126,10 @@ def test_held_out_is_spread_over_every_subject(tmp_path: Path, evaluator: Evalua
     corpus = corpus_of(tmp_path, {"a": [400, 50, 300], "b": [90], "c": []})
     measured, slices = finished(evaluator.held_out(corpus, 200, passage=40, window=16, chunk=16))
     assert set(measured.subjects) == {"a", "b"}
-    assert 60 <= measured.subjects["a"].count <= 120
-    assert 60 <= measured.subjects["b"].count <= 100
-    total = sum(score.count for score in measured.subjects.values())
-    assert measured.total.count == total and slices == len(measured.total.windows)
+    assert 60 <= measured.subjects["a"].size <= 120
+    assert 60 <= measured.subjects["b"].size <= 100
+    total = sum(score.size for score in measured.subjects.values())
+    assert measured.total.size == total and slices == len(measured.total.windows)
     assert measured.total.stderr is not None and measured.total.stderr > 0
 
 
@@ -136,21 +137,21 @@ def test_all_there_is_when_there_is_less(tmp_path: Path, evaluator: Evaluator) -
     corpus = corpus_of(tmp_path, {"a": [70, 33]})
     measured, _ = finished(evaluator.held_out(corpus, 10_000, passage=32, window=16, chunk=16))
     passages = [32, 32, 6, 32, 1]  # the first symbol of a passage is given, not scored
-    assert measured.total.count == sum(size - 1 for size in passages)
+    assert measured.total.size == sum(size - 1 for size in passages)
 
 
 def test_another_window_measures_the_same_passages(tmp_path: Path, evaluator: Evaluator) -> None:
     corpus = corpus_of(tmp_path, {"a": [500]})
     small, _ = finished(evaluator.held_out(corpus, 120, passage=40, window=8, chunk=8))
     large, _ = finished(evaluator.held_out(corpus, 120, passage=40, window=32, chunk=8))
-    assert small.total.count == large.total.count
+    assert small.total.size == large.total.size
 
 
 def test_a_file_that_vanished_is_left_out(tmp_path: Path, evaluator: Evaluator) -> None:
     corpus = corpus_of(tmp_path, {"a": [60, 60]})
     (tmp_path / "a0.txt").unlink()
     measured, _ = finished(evaluator.held_out(corpus, 1_000, passage=64, window=64, chunk=64))
-    assert measured.total.count == 59
+    assert measured.total.size == 59
     (tmp_path / "a1.txt").unlink()
     measured, _ = finished(evaluator.held_out(corpus, 1_000, passage=64, window=64, chunk=64))
     assert measured.total.nats is None

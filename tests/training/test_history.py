@@ -9,36 +9,48 @@ import pytest
 from minagi.training import history
 from minagi.training.history import History
 
+MODEL = "/models/mine"
+
+
+def row(step: int) -> dict[str, object]:
+    return {"step": step, "model": MODEL}
+
 
 def steps(log: History) -> list[int]:
-    return [row["step"] for row in log.rows()]
+    return [found["step"] for found in log.rows()]
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> History:
     log = History(tmp_path / "runs" / "history.jsonl")
     for step in (10, 20, 30):
-        assert log.append({"step": step, "val": 1.5, "use": [0.5, math.nan]}) == ""
+        assert log.append({**row(step), "val": 1.5, "use": [0.5, math.nan]}) == ""
     return log
 
 
 def test_one_plain_json_line_a_row(log: History) -> None:
     lines = log.path.read_text().splitlines()
-    assert json.loads(lines[0]) == {"step": 10, "val": 1.5, "use": [0.5, None]}
+    assert json.loads(lines[0]) == {**row(10), "val": 1.5, "use": [0.5, None]}
     assert len(lines) == 3
 
 
 def test_rows_past_the_point_are_dropped(log: History) -> None:
-    assert log.drop_after(20) == ""
+    assert log.drop_after(20, MODEL) == ""
     assert steps(log) == [10, 20]
     assert [path.name for path in log.path.parent.iterdir()] == ["history.jsonl"]
-    log.append({"step": 25})
+    log.append(row(25))
     assert steps(log) == [10, 20, 25]
+
+
+def test_another_models_rows_stay(log: History) -> None:
+    log.append({"step": 99, "model": "/models/other"})
+    assert log.drop_after(10, MODEL) == ""
+    assert steps(log) == [10, 99]
 
 
 def test_nothing_past_the_point_leaves_the_file_alone(log: History) -> None:
     before = log.path.stat()
-    assert log.drop_after(30) == ""
+    assert log.drop_after(30, MODEL) == ""
     after = log.path.stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
@@ -46,9 +58,9 @@ def test_nothing_past_the_point_leaves_the_file_alone(log: History) -> None:
 def test_a_torn_last_line_costs_only_itself(log: History) -> None:
     with log.path.open("ab") as file:
         file.write(b'{"step": 40, "va')
-    log.append({"step": 50})
+    log.append(row(50))
     assert steps(log) == [10, 20, 30, 50]
-    log.drop_after(30)
+    log.drop_after(30, MODEL)
     assert steps(log) == [10, 20, 30]
 
 
@@ -62,15 +74,15 @@ HOSTILE = [
 def test_hostile_lines_are_passed_over(log: History, line: bytes) -> None:
     with log.path.open("ab") as file:
         file.write(line + b"\n")
-    log.append({"step": 40})
-    assert log.drop_after(20) == ""
-    assert [row["step"] for row in log.rows() if isinstance(row["step"], int) and row["step"] > 1] == [10, 20]
+    log.append(row(40))
+    assert log.drop_after(20, MODEL) == ""
+    assert [r["step"] for r in log.rows() if isinstance(r["step"], int) and r["step"] > 1] == [10, 20]
 
 
 def test_a_line_longer_than_any_of_ours_is_not_held(log: History, monkeypatch: pytest.MonkeyPatch) -> None:
     with log.path.open("ab") as file:
         file.write(b'{"step": 35, "x": "' + b"y" * 5000 + b'"}\n')
-    log.append({"step": 40})
+    log.append(row(40))
     monkeypatch.setattr(history, "LINE_MAX", 100)
     assert steps(log) == [10, 20, 30, 40]
 
@@ -79,15 +91,15 @@ def test_faults_of_the_file_system_are_sentences(tmp_path: Path) -> None:
     folder = tmp_path / "history.jsonl"
     folder.mkdir()
     log = History(folder)
-    assert str(folder) in log.append({"step": 1})
+    assert str(folder) in log.append(row(1))
     assert list(log.rows()) == []
-    assert log.drop_after(0) == ""
+    assert log.drop_after(0, MODEL) == ""
     (tmp_path / "file").write_text("")
     assert "could not be written" in History(tmp_path / "file" / "history.jsonl").append({"step": 1})
-    assert History(tmp_path / "none.jsonl").drop_after(0) == ""
+    assert History(tmp_path / "none.jsonl").drop_after(0, MODEL) == ""
 
 
 def test_a_rewrite_that_fails_leaves_the_rows(log: History) -> None:
     log.path.with_name("history.jsonl.new").mkdir()
-    assert "could not be removed" in log.drop_after(10)
+    assert "could not be removed" in log.drop_after(10, MODEL)
     assert steps(log) == [10, 20, 30]

@@ -73,6 +73,23 @@ def test_what_was_held_out_stays_held_out(home: Home) -> None:
     session.close()
 
 
+def test_a_subject_that_was_away_keeps_what_was_held_out_of_it(home: Home) -> None:
+    home.made(2)
+    both = home.open()
+    kept = {span.path for subject in both.corpus.subjects for span in subject.held_out}
+    both.close()
+    alone = home.open(paths=(home.text / "letters",))
+    drive(alone, 2)
+    list(alone.checkpoint())
+    alone.close()
+    for number in range(6):  # more text, which a new choice would be made from
+        (home.text / "logbook" / f"new{number}.txt").write_text(f"{number} " * 400)
+    again = home.open()
+    now = {span.path for subject in again.corpus.subjects for span in subject.held_out}
+    assert kept <= now
+    again.close()
+
+
 def test_the_full_rate_can_be_asked_for(home: Home) -> None:
     session = home.open()
     drive(session, 2)

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_runs import CHUNK, NEVER, Home, drive, everything, losses, of, prose, same_numbers
+from tiny_runs import CHUNK, NEVER, Home, drive, everything, losses, notes, of, prose, same_numbers
 
 from minagi import protocol
-from minagi.errors import MinagiError, UsageError
+from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.text.watch import CorpusWatcher
 from minagi.training import trainer as trainer_module
 from minagi.training.evaluate import Measured, Score
@@ -234,7 +234,8 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(session: Session) -> N
     steps, chars = session.steps, session.chars
     said = list(session.step())
     session.engine.net.prelude[0].ln1.weight.data.copy_(kept)
-    assert not of(protocol.Metrics, said)
+    (pulse,) = of(protocol.Metrics, said)
+    assert not math.isfinite(pulse.loss) and pulse.skipped_steps == 1  # shown as diverged
     assert (session.steps, session.chars) == (steps, chars)
     (log,) = of(protocol.Log, said)
     assert log.level == "warning" and "skipped" in log.text
@@ -295,21 +296,61 @@ def readings(session: Session, values: list[float], monkeypatch: pytest.MonkeyPa
 
     def held_out(*args: object) -> Iterator[None]:
         score = Score()
-        score.add(np.full(10, next(left)))
-        score.add(np.full(10, score.nats))
+        score.add(np.full(10, next(left)), 10)
+        score.add(np.full(10, score.nats), 10)
         return Measured(score, {"letters": score})
         yield
 
     monkeypatch.setattr(session.engine.evaluator, "held_out", held_out)
 
 
+def test_other_held_out_text_is_no_divergence(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model moves on to harder text: what it scored on the old says nothing of the new."""
+    session = home.open()
+    readings(session, [1.0], monkeypatch)
+    drive(session, 3)
+    list(session.evaluate())
+    list(session.checkpoint())
+    session.close()
+    harder = home.root / "harder"
+    notes(harder)
+    session = home.open(paths=(harder,))
+    assert session.guard.best is None and session.progress.val is None
+    readings(session, [2.5], monkeypatch)
+    assert not of(protocol.Reverted, session.evaluate())
+    assert session.guard.best == 2.5
+    session.close()
+    same = home.open()
+    assert same.guard.best == 1.0
+    same.close()
+
+
+def test_an_automatic_save_that_fails_ends_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = home.open()
+    drive(session, 2)
+    session.checkpoints._saved_at = -math.inf
+
+    def full(*args: object, **named: object) -> None:
+        raise WeightsError("No space left in the folder. Free some, then try again.")
+
+    monkeypatch.setattr(session.engine.store, "checkpoint", full)
+    said = drive(session, 2)
+    (log,) = [m for m in of(protocol.Log, said) if m.level == "error"]
+    assert "Not saved" in log.text and "training goes on" in log.text.lower()
+    assert session.unsaved_chars > 0
+    monkeypatch.undo()
+    assert of(protocol.Saved, session.checkpoint())
+    session.close()
+
+
 def test_divergence_goes_back_to_the_best(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     session = home.open({"model.context_start": 16})
     session.window.context = 64
-    readings(session, [2.0, 2.9, 3.1], monkeypatch)
+    readings(session, [2.0, 2.9, 3.1, 3.2], monkeypatch)
     drive(session, 3)
-    list(session.evaluate())
-    (best,) = of(protocol.Saved, session.checkpoint())
+    session.checkpoints._saved_at = -math.inf  # the last checkpoint is long ago
+    (best,) = of(protocol.Saved, session.evaluate())
+    assert best.kind == "best"
     drive(session, 3)
     assert not of(protocol.Reverted, session.evaluate())  # 1.45 times the best
     list(session.checkpoint())
@@ -318,6 +359,10 @@ def test_divergence_goes_back_to_the_best(home: Home, monkeypatch: pytest.Monkey
     assert reverted.snapshot == best.snapshot and session.steps == 3
     assert session.rate.factor == 0.5 and session.window.context == 32
     assert "1.5 times the best" in reverted.reason
+    drive(session, 3)
+    (again,) = of(protocol.Reverted, session.evaluate())  # and a second time: back to the same, at less
+    assert again.snapshot == best.snapshot
+    assert session.rate.factor == 0.25 and session.window.context == 16
     session.close()
 
 
