@@ -45,10 +45,15 @@ class Place:
             [SCRIPTS / program, *arguments], cwd=self.folder, env=self.environ, **{**given, **options}
         )
 
-    def read_only_step(self) -> int:
-        """The step of the last checkpoint, seen beside whoever is writing."""
+    def checkpoint(self) -> tuple[int, bytes]:
+        """The step of the last checkpoint and its trunk's bytes, seen beside whoever is writing."""
         with Store.open(self.weights, write=False) as store:
-            return store.manifest["step"]
+            trunk = b"".join(array.tobytes() for _, array in sorted(store.read_core().items()))
+            return store.manifest["step"], trunk
+
+    def read_only_step(self) -> int:
+        """The step of the last checkpoint."""
+        return self.checkpoint()[0]
 
     def saved_step(self) -> int:
         """Open the weights for writing and read every tensor of them; the step they hold."""

@@ -1,14 +1,12 @@
-"""The app as a job of a shell: stopped and brought back, resized, and pressed into any size."""
+"""The app as a job of a shell: stopped, and brought back."""
 
 from __future__ import annotations
 
-import random
-import signal
 from collections.abc import Callable
 
 import pytest
 from conftest import SCRIPTS, Place
-from terminal_program import CTRL_Z, LOOK, Program
+from terminal_program import CTRL_Z, Program
 
 pytestmark = pytest.mark.pty
 Start = Callable[..., Program]
@@ -47,28 +45,3 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns(shell: Program, made: Pla
     assert "Error" not in shell.parting
     assert not worker.is_running()
     assert made.saved_step() > step
-
-
-def test_without_a_shell_to_go_back_to_ctrl_z_does_not_freeze(made: Place, start: Start) -> None:
-    app = start(made)
-    app.until_step()
-    app.press(CTRL_Z)
-    app.until("no shell")
-    app.until_step()
-
-
-def test_a_storm_of_sizes(made: Place, start: Start) -> None:
-    app = start(made)
-    app.until_step()
-    chance = random.Random(3)
-    for _ in range(60):
-        app.resize(chance.randrange(1, 220), chance.randrange(1, 70))
-        app.pump(LOOK / 5)
-    app.resize(40, 12)
-    app.until(lambda: "running" in app.screen)
-    app.resize(110, 34)
-    app.until("8 log")
-    app.until_step()
-    app.signal(signal.SIGTERM)
-    assert app.end() == 143
-    assert app.left_on() == []

@@ -19,7 +19,6 @@ def test_the_first_frame_waits_for_nothing(place: Place, start: Start) -> None:
     app = start(place)
     app.until("starting")
     assert app.seconds < 10, "bench/ measures it; this is only to notice torch being waited for"
-    app.until_step()
 
 
 def nowhere(place: Place) -> tuple[str, ...]:
@@ -108,8 +107,8 @@ def test_three_thousand_files_under_a_path_with_spaces_and_emoji(place: Place, s
         (folder / f"día {number % 7}").mkdir(parents=True, exist_ok=True)
         (folder / f"día {number % 7}" / f"{number} 🐟.md").write_text(f"page {number} of the long story " * 3)
     app = start(place, "minagi-tui", folder, "--weights", "w ✶ x")
-    app.until("Found 3,000 files")
     app.until_step()
+    app.until("3,000 files")
     app.signal(signal.SIGTERM)
     assert app.end() == 143
     assert (place.folder / "w ✶ x" / "manifest.json").exists()
