@@ -20,7 +20,10 @@ PLAIN_SECONDS = 10.0  # between two lines of figures where there is no live line
 
 
 class ProgressChannel:
-    """A `ChannelLike` that shows a run and commands nothing."""
+    """A `ChannelLike` that shows a run and commands nothing.
+
+    `told` is a sentence that the user has read already: a Log that repeats it is not shown.
+    """
 
     def __init__(
         self,
@@ -28,8 +31,10 @@ class ProgressChannel:
         console: Console | None = None,
         wait: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        told: str = "",
     ) -> None:
         self.closed = ""
+        self._told = told
         self._limits, self._clock, self._wait = limits, clock, wait
         self._console = console or Console(file=sys.stderr, highlight=False, markup=False)
         self._live = self._bar() if self._console.is_terminal else None
@@ -82,7 +87,10 @@ class ProgressChannel:
         if isinstance(message, protocol.Window):
             changed = message.context != self._context
             self._context = message.context
-            return message.sentence if changed else ""
+            self._told = message.sentence if changed else ""
+            return self._told
+        if isinstance(message, protocol.Log) and message.text == self._told:
+            return ""
         return sentence(message)
 
     def _figures(self, metrics: protocol.Metrics) -> None:
@@ -120,7 +128,10 @@ class ProgressChannel:
 
 
 def sentence(message: Message) -> str:
-    """What an event says to a person, or "" for those that are figures and drawings only."""
+    """What an event says to a person, or "" for those that are figures and drawings only.
+
+    What a `Log` says as well is left to it: the notice of Hello, Growth, notable Rates, why it went back.
+    """
     if isinstance(message, protocol.Hello):
         return _hello(message)
     if isinstance(message, protocol.CorpusFound):
@@ -135,15 +146,12 @@ def sentence(message: Message) -> str:
         error = _figure(" ± {:.3f}", message.stderr and message.stderr / math.log(2))
         best = ", the best so far" if message.best else ""
         return f"Held-out: {bits:.3f}{error} bits a byte after {message.chars:,} characters{best}."
-    if isinstance(message, protocol.Rate):
-        return message.sentence if message.notable else ""
-    if isinstance(message, protocol.Growth):
-        return message.sentence
     if isinstance(message, protocol.Saved):
         name = f" as {message.name!r}" if message.name else ""
         return f"Saved{name} at step {message.step:,} (snapshot {message.snapshot})."
     if isinstance(message, protocol.Reverted):
-        return f"Back at snapshot {message.snapshot}, step {message.step:,}: {message.reason}."
+        where = f"snapshot {message.snapshot}, " if message.snapshot else ""
+        return f"Back at {where}step {message.step:,}."
     if isinstance(message, (protocol.Log, protocol.Failure)):
         return message.text
     if isinstance(message, protocol.Goodbye):
@@ -155,11 +163,10 @@ def sentence(message: Message) -> str:
 def _hello(hello: protocol.Hello) -> str:
     made = "A new model" if hello.fresh else f"{hello.model} at step {hello.step:,}"
     kept = " Nothing will be kept: this is a dry run." if hello.dry_run else ""
-    notice = f" {hello.notice}" if hello.notice else ""
     machine = f"on {hello.device_name or hello.device} in {hello.precision}"
     return (
         f"{made}: {hello.parameters:,} parameters, {_count(hello.experts, 'expert')}, "
-        f"a window of {hello.context} characters, {machine}.{notice}{kept}"
+        f"a window of {hello.context} characters, {machine}.{kept}"
     )
 
 

@@ -66,7 +66,7 @@ def main(argv: Sequence[str], open_trainer: Callable[[SessionRequest], TrainerLi
                 if channel.closed:
                     say(f"minagi: {channel.closed}.")
                 return status or (EXIT_FAILED if channel.closed else EXIT_OK)
-        shown = ProgressChannel(request.limits)
+        shown = ProgressChannel(request.limits, told=request.loaded.notice)
         try:
             return serve(opened, shown, request.limits, signals, request.log)
         finally:
