@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from minagi.commands.output import put_json, say
-from minagi.commands.snapshots import told, weights_folder
+from minagi.commands.snapshots import named, told, weights_folder
 from minagi.errors import EXIT_OK, WeightsError
 from minagi.options import Parser, add_machine, add_settings, loaded_settings, path
 from minagi.weights import Store
@@ -38,14 +37,16 @@ def main(argv: Sequence[str]) -> int:
     weights = weights_folder(arguments.dir or loaded_settings(arguments).settings.data.weights)
     undo = ""
     with Store.open(weights, write=True, role="revert", repair=True) as store:
-        with suppress(WeightsError):  # a damaged present cannot be kept
+        target = named(store, arguments.to)
+        try:
             undo = store.keep(kind="before-revert").id
-        store.revert(arguments.to)
-        here = next((info for info in store.snapshots() if arguments.to in (info.id, info.name)), None)
+        except WeightsError as error:  # a damaged present cannot be kept
+            say(f"The present could not be kept, so this cannot be undone: {error}")
+        store.revert(target.id)
     if arguments.json:
-        put_json({"snapshot": arguments.to if here is None else here.id, "undo": undo})
+        put_json({"snapshot": target.id, "undo": undo})
     else:
-        say(f"The model is again what it was at:{'' if here is None else told(here)}")
+        say(f"The model is again what it was at: {told(target).strip()}")
         if undo:
             say(f"To undo this: minagi revert {weights} --to {undo}")
     return EXIT_OK

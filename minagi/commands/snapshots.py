@@ -41,8 +41,9 @@ def main(argv: Sequence[str]) -> int:
     weights = weights_folder(arguments.dir or loaded_settings(arguments).settings.data.weights)
     if arguments.delete:
         with Store.open(weights, write=True, role="snapshots", repair=True) as store:
-            store.delete_snapshot(arguments.delete)
-        say(f"Snapshot {arguments.delete} is deleted.")
+            info = named(store, arguments.delete)
+            store.delete_snapshot(info.id)
+        say(f"Snapshot {info.id}{f' ({info.name})' if info.name else ''} is deleted.")
         return EXIT_OK
     with Store.open(weights, write=False) as store:
         kept = store.snapshots()
@@ -62,6 +63,16 @@ def weights_folder(weights: Path) -> Path:
         what = "is a file" if weights.exists() else "does not exist"
         raise UsageError(f"{weights} {what}. Name a weights directory.")
     return weights
+
+
+def named(store: Store, wanted: str) -> SnapshotInfo:
+    """The snapshot with this id, or else with this name. UsageError when there is none."""
+    kept = store.snapshots()
+    found = [i for i in kept if i.id == wanted] or [i for i in kept if i.name and i.name == wanted]
+    if not found:
+        there = ", ".join(info.id for info in kept[:8]) or "none"
+        raise UsageError(f"{store.path} has no snapshot {wanted!r}. There are: {there}.")
+    return found[0]
 
 
 def told(info: SnapshotInfo) -> str:

@@ -8,8 +8,7 @@ import pytest
 
 from minagi import cli
 
-FIXTURE = Path(__file__).parents[3] / "shared" / "fixtures" / "small" / "weights"
-pytestmark = pytest.mark.skipif(not FIXTURE.is_dir(), reason="needs ../shared/fixtures/small/weights")
+TINY = Path(__file__).parents[1] / "fixtures" / "tiny" / "weights"
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def model(tmp_path: Path) -> Path:
     from minagi.weights import Store
 
     folder = tmp_path / "model"
-    shutil.copytree(FIXTURE, folder)
+    shutil.copytree(TINY, folder)
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     with Store.open(folder, write=True) as store:
@@ -50,18 +49,31 @@ def test_a_damaged_model_goes_back(model: Path, capsys: pytest.CaptureFixture[st
     whole = core.read_bytes()
     core.unlink()  # the snapshot's link keeps the bytes
     core.write_bytes(whole[:1000])
-    assert cli.main(["eval", str(FIXTURE.parent / "expected.json"), "--weights", str(model)]) == 3
+    assert cli.main(["eval", str(TINY.parent / "expected.json"), "--weights", str(model)]) == 3
     said = capsys.readouterr().err
     assert "core.npz" in said
     assert "minagi revert" in said
     assert cli.main(["revert", str(model), "--to", "spring"]) == 0
     assert core.read_bytes() == whole
+    assert "The present could not be kept" in capsys.readouterr().err
+
+
+def test_an_id_comes_before_a_name(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from minagi.weights import Store
+
+    with Store.open(model, write=True) as store:
+        store.keep(kind="named", name="1")
+    assert _json(capsys, "revert", str(model), "--to", "1")["snapshot"] == "1"
+    assert cli.main(["revert", str(model), "--to", "1"]) == 0
+    assert "spring" in capsys.readouterr().err.splitlines()[0]
+    assert cli.main(["snapshots", str(model), "--delete", "1"]) == 0
+    assert "Snapshot 1 (spring) is deleted." in capsys.readouterr().err
 
 
 def test_what_is_not_there(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["revert", str(model), "--to", "999"]) == 3
+    assert cli.main(["revert", str(model), "--to", "999"]) == 2
     assert "no snapshot '999'" in capsys.readouterr().err
-    assert cli.main(["snapshots", str(model), "--delete", "999"]) == 3
+    assert cli.main(["snapshots", str(model), "--delete", "999"]) == 2
     assert cli.main(["snapshots", str(model / "core.npz")]) == 2
     assert cli.main(["revert", str(model / "nowhere"), "--to", "1"]) == 2
     assert cli.main(["revert", str(model)]) == 2
