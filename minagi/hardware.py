@@ -25,7 +25,7 @@ from minagi.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-GIB = 2**30
+GB = 10**9  # as wherever a person reads GB
 NICENESS = 10  # of a worker: the terminal and everything else go first
 _UNIFIED_ARCHES = ("gfx1150", "gfx1151", "gfx1152")  # AMD APUs
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
@@ -156,7 +156,7 @@ def detect(device: str, precision: str, settings: config.Settings) -> Hardware:
         name=name,
         precision=used,
         threads=torch.get_num_threads(),
-        memory_budget=budget if given is None else int(given * GIB),
+        memory_budget=budget if given is None else int(given * GB),
         unified=unified,
         ram_tier_on_gpu=chosen != "cpu" and (unified if on_gpu is None else on_gpu),
         notice=notice,

@@ -11,7 +11,7 @@ import torch
 
 from minagi import cgroup, config, hardware
 from minagi.errors import UsageError
-from minagi.hardware import GIB, Probe, detect, prepare_environment
+from minagi.hardware import GB, Probe, detect, prepare_environment
 
 SETTINGS = config.Settings()
 
@@ -166,7 +166,7 @@ def cards(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda card: described)
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda card: (3 * GIB, 8 * GIB))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda card: (3 * GB, 8 * GB))
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16)
         monkeypatch.setattr(hardware, "_works", lambda card: works)
 
@@ -191,7 +191,7 @@ def test_without_a_card_auto_is_the_processor(cards, probe):
     assert found.device == "cpu" and found.name and found.memory_kind == "process"
     assert found.threads == torch.get_num_threads()
     assert 0 < found.memory_used() < found.memory_budget
-    assert found.memory_peak() >= GIB // 100
+    assert found.memory_peak() >= GB // 100
     assert not found.unified and not found.ram_tier_on_gpu
 
 
@@ -199,7 +199,7 @@ def test_with_a_card_auto_is_the_card(cards):
     cards(1)
     found = detect("auto", "auto", SETTINGS)
     assert (found.device, found.name, found.precision) == ("cuda:0", "Card", "bf16")
-    assert found.memory_budget == 8 * GIB and found.memory_used() == 5 * GIB
+    assert found.memory_budget == 8 * GB and found.memory_used() == 5 * GB
     assert found.memory_kind == "card" and not found.unified
 
 
@@ -252,7 +252,7 @@ def test_unified_memory_is_detected_and_may_be_overruled(cards, properties):
 
 def test_the_budget_may_be_given(cards):
     cards(1)
-    assert detect("cuda", "fp32", with_hardware(gpu_mem_gb=2.5)).memory_budget == int(2.5 * GIB)
+    assert detect("cuda", "fp32", with_hardware(gpu_mem_gb=2.5)).memory_budget == int(2.5 * GB)
 
 
 def test_a_containers_limit_bounds_the_budget(monkeypatch):

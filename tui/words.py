@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui.state import BITS
 
 _COUNTS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SIZES = ((2.0**50, "PB"), (2.0**40, "TB"), (2.0**30, "GB"), (2.0**20, "MB"), (2.0**10, "kB"))
+_SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def count(value: float) -> str:
@@ -15,7 +15,7 @@ def count(value: float) -> str:
 
 def size(value: float) -> str:
     """512 B, 4.2 MB, 1.3 GB."""
-    return _scaled(value, _SIZES, " ") if value >= 1024 else f"{value:.0f} B"
+    return _scaled(value, _SIZES, " ") if value >= 1000 else f"{value:.0f} B"
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...], gap: str) -> str:

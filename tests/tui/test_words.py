@@ -11,7 +11,7 @@ def test_counts_sizes_and_times() -> None:
     assert [words.count(n) for n in (0, 950, 999.6, 12_345, 1_240_118, 3.2e9)] == [
         "0", "950", "1000", "12.3k", "1.24M", "3.20G",
     ]  # fmt: skip
-    assert [words.size(n) for n in (512, 2048, 5 << 20, 3 << 30)] == [
+    assert [words.size(n) for n in (512, 2000, 5_000_000, 3_000_000_000)] == [
         "512 B",
         "2.00 kB",
         "5.00 MB",
