@@ -106,11 +106,11 @@ def test_none_on_the_command_line_means_not_given(load):
 
 
 def test_a_profile_applied_later_takes_its_place_among_the_layers(load):
-    loaded = load({"model.d_model": 64}, found="model: {d_model: 256}\npool: {experts: 99}")
+    loaded = load({"model.d_model": 96}, found="model: {d_model: 256}\npool: {experts: 99}")
     assert not loaded.explicit
     later = with_profile(loaded, "cpu")
     assert later.profile == "cpu" and not later.explicit
-    assert later.settings.model.d_model == 64
+    assert later.settings.model.d_model == 96
     assert later.settings.pool.experts == load(profile="cpu").settings.pool.experts
     assert with_profile(later, "cpu").settings == later.settings
     with pytest.raises(UsageError, match="no profile 'gpu'"):
