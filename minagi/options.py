@@ -26,7 +26,7 @@ from minagi.training.request import Limits, SessionRequest
 ENGINE = ("model", "pool", "training", "growth", "prune", "data", "decoding", "hardware")
 # What a model that is only read out uses.
 READING = ("pool", "decoding", "hardware", "model.min_steps", "model.halt_thresh", "training.precision",
-           "data.weights", "data.eval_chars")  # fmt: skip
+           "data.weights")  # fmt: skip
 _COUNT = re.compile(r"\d[\d_]{0,18}|\d{1,18}(\.\d{1,18})?[eE]\+?\d{1,2}", re.ASCII)
 _COUNT_MAX = 10**15
 
@@ -92,11 +92,17 @@ def add_settings(parser: argparse.ArgumentParser, chosen: Collection[str]) -> No
             parser.add_argument(flag, dest=name, nargs="?", action=_Refused, help=argparse.SUPPRESS)
 
 
-def add_machine(parser: argparse.ArgumentParser) -> None:
-    """Where settings come from and what to compute on."""
-    group = parser.add_argument_group("machine and settings")
+def add_sources(parser: argparse.ArgumentParser) -> None:
+    """Where settings come from."""
+    group = parser.add_argument_group("settings")
     group.add_argument("--config", type=path, metavar="FILE", help="settings file to use")
     group.add_argument("--profile", metavar="NAME", help="named set of settings, as in --profile cpu")
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """Where settings come from and what to compute on."""
+    add_sources(parser)
+    group = parser.add_argument_group("machine")
     group.add_argument(
         "--device", default="auto", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)"
     )

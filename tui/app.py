@@ -25,7 +25,6 @@ from minagi.options import (
     loaded_settings,
     session_request,
 )
-from minagi.text.collect import check_paths
 from tui import keymap, terminal
 from tui.client import Recording, Source, Worker, worker_command
 from tui.shell import MinagiApp
@@ -57,6 +56,8 @@ def parser() -> Parser:
     for action in made._actions:  # the settings are many, and `minagi config` tells of them better
         if action.dest in KEYS and action.dest not in _TOLD:
             action.help = argparse.SUPPRESS
+        elif action.dest == "paths":
+            action.help = "files and folders to read"
     return made
 
 
@@ -71,13 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         loaded = loaded_settings(arguments)
         table = keymap.table(loaded.settings.ui.keys)
         _check_theme(loaded)
-        source = _source(arguments, loaded)
+        source = _source(arguments)
         missing = terminal.missing()
         if missing:
             _without_a_terminal(arguments, missing)
         app = MinagiApp(
             source, loaded.settings.ui, table, recent_span=loaded.settings.plots.last * _MILLION,
-            strength=loaded.settings.decoding.adapt_strength,
+            strength=loaded.settings.decoding.adapt_strength, charts=loaded.settings.plots.enabled,
         )  # fmt: skip
     except MinagiError as error:
         _say(str(error))
@@ -85,17 +86,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return asyncio.run(_run(app))
 
 
-def _source(arguments: argparse.Namespace, loaded: LoadedSettings) -> Source:
+def _source(arguments: argparse.Namespace) -> Source:
     """The recording asked for, or a worker for these paths, after what can be checked was checked."""
     if arguments.replay is not None:
         if arguments.speed < 0 or arguments.speed != arguments.speed:
             raise UsageError(f"--speed must be 0 or more, not {arguments.speed}.")
         return Recording(arguments.replay, arguments.speed)
-    paths = arguments.paths or [loaded.settings.data.train]
-    if not arguments.paths and not paths[0].exists():
-        raise UsageError("Name a folder or a file to read, as in: minagi-tui ~/notes (--help tells more).")
     session_request(arguments)
-    check_paths(paths)
     return Worker(worker_command(engine_flags(arguments)))
 
 

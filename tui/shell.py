@@ -64,6 +64,7 @@ class MinagiApp(App[None], inherit_bindings=False):
         table: tuple[Key, ...] = TABLE,
         recent_span: float = 0.0,
         strength: float = 2.5,
+        charts: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class MinagiApp(App[None], inherit_bindings=False):
         self.table = table
         self.clock = clock
         self.state = initial(clock(), recent_span)
-        self.view = View(strength=strength)
+        self.view = View(strength=strength, charts=charts)
         self.running: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
         self._desk = Desk(table, ui)

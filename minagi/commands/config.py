@@ -9,7 +9,7 @@ from typing import Any
 from minagi.commands.output import harmless, put, put_json, say
 from minagi.config import KEYS, LoadedSettings
 from minagi.errors import EXIT_OK
-from minagi.options import ENGINE, Parser, add_machine, add_settings, loaded_settings
+from minagi.options import ENGINE, Parser, add_settings, add_sources, loaded_settings
 
 EXAMPLE = """examples:
   minagi config
@@ -25,7 +25,7 @@ def parser() -> Parser:
         epilog=EXAMPLE,
     )
     made.add_argument("--json", action="store_true", help="one object: key -> value and from")
-    add_machine(made)
+    add_sources(made)
     add_settings(made, (*ENGINE, "plots", "ui"))
     return made
 

@@ -10,7 +10,7 @@ from typing import Any
 from minagi.commands.output import harmless, put, put_json
 from minagi.commands.snapshots import told, weights_folder
 from minagi.errors import EXIT_OK
-from minagi.options import Parser, add_machine, add_settings, loaded_settings, path
+from minagi.options import Parser, add_settings, add_sources, loaded_settings, path
 from minagi.weights import SnapshotInfo, Store, layout
 
 EXAMPLE = """example:
@@ -27,7 +27,7 @@ def parser() -> Parser:
     )
     made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
     made.add_argument("--json", action="store_true", help="one object")
-    add_machine(made)
+    add_sources(made)
     add_settings(made, ["data.weights"])
     return made
 

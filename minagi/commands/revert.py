@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from minagi.commands.output import put_json, say
 from minagi.commands.snapshots import named, told, weights_folder
 from minagi.errors import EXIT_OK, WeightsError
-from minagi.options import Parser, add_machine, add_settings, loaded_settings, path
+from minagi.options import Parser, add_settings, add_sources, loaded_settings, path
 from minagi.weights import Store
 
 EXAMPLE = """example:
@@ -26,7 +26,7 @@ def parser() -> Parser:
     made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
     made.add_argument("--to", metavar="ID", required=True, help="see: minagi snapshots DIR")
     made.add_argument("--json", action="store_true", help="one object: snapshot, undo")
-    add_machine(made)
+    add_sources(made)
     add_settings(made, ["data.weights"])
     return made
 

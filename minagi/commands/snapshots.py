@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minagi.commands.output import harmless, put, put_json, say
 from minagi.errors import EXIT_OK, UsageError
-from minagi.options import Parser, add_machine, add_settings, loaded_settings, path
+from minagi.options import Parser, add_settings, add_sources, loaded_settings, path
 from minagi.weights import SnapshotInfo, Store
 
 EXAMPLE = """examples:
@@ -30,7 +30,7 @@ def parser() -> Parser:
         "--delete", metavar="ID", help="delete this one; the model as it is never changes by that"
     )
     made.add_argument("--json", action="store_true", help="one object")
-    add_machine(made)
+    add_sources(made)
     add_settings(made, ["data.weights"])
     return made
 

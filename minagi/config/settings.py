@@ -122,7 +122,7 @@ class Training:
         500_000, "characters read between two measurements of held-out text", low=1, high=_MANY
     )
     sample_every: float = _key(
-        10.0, "minutes between two samples of writing; 0 is never", low=0.0, high=100_000.0
+        10.0, "minutes between samples of writing; 0 is never (not in this release)", low=0.0, high=100_000.0
     )
 
 
@@ -175,7 +175,7 @@ class Data:
     passage: int = _key(32_768, "characters read in one visit to a file", low=1, high=1_000_000_000)
     eval_chars: int = _key(122_880, "held-out characters measured at a time", low=1, high=1_000_000_000)
     history: Path = _key(
-        "runs/history.jsonl", "one line a checkpoint; other records lie beside it", path=True
+        "runs/history.jsonl", "one line a checkpoint", path=True
     )
 
 
@@ -194,7 +194,7 @@ class Decoding:
 class Plots:
     """The charts."""
 
-    enabled: bool = _key(True, "draw charts", flag="plots")
+    enabled: bool = _key(True, "draw the loss chart; without it the figures alone", flag="plots")
     last: float = _key(
         100.0, "millions of characters the recent view spans", flag="plots-last", above=0.0, high=1e9
     )
@@ -207,8 +207,10 @@ class Hardware:
     gpu_mem_gb: float | None = _key(
         None, "memory budget of growth, in GB; set it on an APU", above=0.0, high=1e6
     )
-    unified: bool | None = _key(None, "processor and GPU share their memory; detected when not set")
-    ram_tier_on_gpu: bool | None = _key(None, "keep the RAM tier in device memory; follows unified")
+    unified: bool | None = _key(None, "processor and GPU share memory; detected when not set (no use yet)")
+    ram_tier_on_gpu: bool | None = _key(
+        None, "keep the RAM tier in device memory; follows unified (not in this release)"
+    )
     expandable_segments: bool = _key(True, "let the GPU's allocator grow its segments")
     rocm_aotriton: bool = _key(False, "use AOTriton's attention on AMD GPUs it is experimental on")
     tunableop: bool = _key(False, "let AMD GPUs time matrix products and keep the fastest")

@@ -55,6 +55,17 @@ def test_paths_that_cannot_be_read(capsys: pytest.CaptureFixture[str], tmp_path:
         assert path in refused(capsys, tmp_path / path)
 
 
+def test_what_only_links_lead_to_is_read_when_they_are_followed(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "a.txt").symlink_to(folder / "a.txt")
+    refused(capsys, linked)
+    arguments = app.parser().parse([str(linked), "--follow-symlinks"])
+    assert isinstance(app._source(arguments), Worker)
+
+
 def test_weights_that_are_a_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert "is a file" in refused(capsys, folder, "--weights", folder / "a.txt")
 
@@ -105,7 +116,7 @@ def test_the_worker_gets_the_flags_and_not_the_apps_own(folder: Path) -> None:
         str(folder.parent / "w"),
     ]
     arguments = app.parser().parse(argv)
-    source = app._source(arguments, app.loaded_settings(arguments))
+    source = app._source(arguments)
     assert isinstance(source, Worker)
     assert source.command[1:3] == ["-m", "minagi.worker"]
     assert "--dry-run" in source.command and "--profile=cpu" in source.command
@@ -114,7 +125,7 @@ def test_the_worker_gets_the_flags_and_not_the_apps_own(folder: Path) -> None:
 
 def test_a_recording_needs_no_paths(folder: Path) -> None:
     arguments = app.parser().parse(["--replay", str(folder / "a.txt"), "--speed", "4"])
-    source = app._source(arguments, app.loaded_settings(arguments))
+    source = app._source(arguments)
     assert isinstance(source, Recording) and source.speed == 4.0
 
 

@@ -57,6 +57,16 @@ async def test_every_pane_draws_the_story() -> None:
     assert "Held-out" in shown["log"]
 
 
+async def test_without_charts_the_figures_are_shown_alone() -> None:
+    async with fr.opened(fr.FakeSource(script=list(fr.story(300)))) as (app, _):
+        drawn = texts(app, "loss")
+        app.look(charts=False)
+        fr.settle(app)
+        bare = texts(app, "loss")
+    assert "train" in drawn and "train" in bare
+    assert len(set(bare)) < len(set(drawn)), "no braille"
+
+
 @pytest.mark.parametrize(
     ("key", "command"),
     [

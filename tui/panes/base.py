@@ -25,6 +25,7 @@ class View:
     """How the state is looked at; chosen with keys, known to no worker."""
 
     bits: bool = True  # losses in bits, else in nats
+    charts: bool = True  # draw the loss chart, not its figures alone (plots.enabled)
     axes: str = "plain"  # plain | log | log-log, of the loss chart
     recent: bool = False  # the loss chart's last stretch only
     raw: bool = False  # the next reply without adaptive suppression

@@ -32,6 +32,8 @@ class LossPane(Pane):
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         state = frame.state
         lines = charts.chart(_chart(frame), size.width, size.height - 1)
+        if lines and not frame.view.charts:
+            return [_legend(frame, size.width)]
         if lines:
             return [_legend(frame, size.width), *lines]
         waiting = "waiting for the first step…" if state.link in ("starting", "live") else "no losses yet"
