@@ -14,11 +14,11 @@ Losses are in nats per byte unless a name says otherwise, times in seconds, size
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 from minagi.errors import MinagiError
+from minagi.finite import finite
 
 VERSION = 1
 MAX_LINE = 8 * 1024 * 1024  # bytes; a longer line is refused, not buffered
@@ -73,17 +73,6 @@ class Hello(Message):
 
 
 @dataclass(frozen=True)
-class SubjectInfo(Message):
-    """One subject of the corpus (never sent alone)."""
-
-    type: ClassVar[str] = "subject_info"
-    name: str = ""
-    files: int = 0
-    chars: int = 0  # to read
-    held_out_chars: int = 0
-
-
-@dataclass(frozen=True)
 class CorpusFound(Message):
     """What is there to read. Sent after Hello, and again when watching finds a change."""
 
@@ -91,7 +80,8 @@ class CorpusFound(Message):
     files: int = 0
     chars: int = 0  # characters to read in one pass, held-out excluded
     held_out_chars: int = 0
-    subjects: list[dict[str, Any]] = field(default_factory=list)  # SubjectInfo as dicts
+    # name, files, chars (to read), held_out_chars
+    subjects: list[dict[str, Any]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)  # reason in words -> files
 
 
@@ -100,7 +90,7 @@ class Phase(Message):
     """What the worker is doing now."""
 
     type: ClassVar[str] = "phase"
-    # starting | running | paused | saving | evaluating | writing | reverting | stopping | stopped
+    # starting | running | paused | saving | evaluating | writing | reverting | stopping
     phase: str = "starting"
     reason: str = ""
 
@@ -244,7 +234,7 @@ class Saved(Message):
     at: float = 0.0
     snapshot: str = ""  # id, usable with revert
     name: str = ""  # the user's name for it, or ""
-    kind: str = "auto"  # auto | named | best | before-revert | final
+    kind: str = "auto"  # auto | named | best | final
     step: int = 0
     chars: int = 0
     held_out: float | None = None
@@ -487,7 +477,7 @@ M = TypeVar("M", bound=Message)
 
 def encode(message: Message) -> bytes:
     """One line of UTF-8 JSON, newline included; NaN and infinities become null."""
-    body = {"type": message.type, **{f.name: _finite(getattr(message, f.name)) for f in fields(message)}}
+    body = {"type": message.type, **{f.name: finite(getattr(message, f.name)) for f in fields(message)}}
     line = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return line.encode("utf-8", "backslashreplace") + b"\n"
 
@@ -506,16 +496,6 @@ def decode_event(line: bytes | str) -> Message | None:
 def decode_command(line: bytes | str) -> Command | None:
     """The command on a line; None for an unknown type. Raises ProtocolError for anything else."""
     return _decode(line, COMMANDS)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(v) for v in value]
-    return value
 
 
 def _decode(line: bytes | str, kinds: dict[str, type[M]]) -> M | None:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from minagi.protocol import EVENTS, Message
+from minagi.steering import CONTROLS, INVISIBLE, LINE_BREAKS, REPLACEMENT
 
-REPLACEMENT = "\ufffd"
 LINE_LIMIT = 400  # characters of a name or a sentence
 TEXT_LIMIT = 20_000  # characters of a text of several lines
 LIST_LIMIT = 8_192  # entries of a list that are looked at
@@ -23,19 +23,13 @@ NUMBER_LIMIT = 2**53  # beyond it a float no longer counts characters
 _DEPTH_LIMIT = 6
 
 
-def _table() -> dict[int, str | None]:
-    table: dict[int, str | None] = dict.fromkeys((*range(32), *range(127, 160)))  # C0, C1
-    # marks and overrides of direction, invisible joiners, the byte order mark, tag characters
-    for low, high in ((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0xE0000, 0xE007F)):
-        table.update(dict.fromkeys(range(low, high + 1)))
-    table.update({0x061C: None, 0xFEFF: None, 0xFFF9: None, 0xFFFA: None, 0xFFFB: None})
-    table.update(dict.fromkeys(range(0xD800, 0xE000), REPLACEMENT))  # lone surrogates
-    table.update({0x2028: "\n", 0x2029: "\n", 0x0A: "\n", 0x09: "    "})
-    return table
-
-
-_TEXT = _table()
-_LINE = {**_TEXT, 0x2028: " ", 0x2029: " ", 0x0A: " ", 0x09: " "}
+_TEXT: dict[int, str | None] = {
+    **dict.fromkeys((*CONTROLS, *INVISIBLE)),
+    **dict.fromkeys(range(0xD800, 0xE000), REPLACEMENT),  # lone surrogates
+    **dict.fromkeys((*LINE_BREAKS, 0x0A), "\n"),
+    0x09: "    ",
+}
+_LINE = {**_TEXT, **dict.fromkeys((*LINE_BREAKS, 0x0A, 0x09), " ")}
 
 
 def clean_text(text: str, limit: int = TEXT_LIMIT) -> str:

@@ -29,7 +29,6 @@ _PHASES = {
     "writing": Status("✎", "writing", "$text-primary"),
     "reverting": Status("↶", "reverting", "$text-warning"),
     "stopping": Status("▪", "stopping", "$text-warning"),
-    "stopped": Status("■", "stopped", MUTED),
 }
 _RUNGS = {"stop": "stopping…", "terminate": "still there: terminating…", "kill": "still there: killing…"}
 
@@ -63,11 +62,6 @@ def status(state: AppState, now: float) -> Status:
     if state.diverged and state.phase.phase == "running":
         return Status("✖", "diverged", "$text-error")
     return _PHASES.get(state.phase.phase, Status("●", state.phase.phase[:16], MUTED))
-
-
-def unsaved(state: AppState) -> int:
-    """Characters read since the last checkpoint."""
-    return state.metrics.unsaved_chars
 
 
 def time_left(state: AppState) -> float | None:

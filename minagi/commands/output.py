@@ -6,15 +6,19 @@ import codecs
 import contextlib
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 from minagi.finite import finite
+from minagi.steering import CONTROLS, INVISIBLE, LINE_BREAKS, REPLACEMENT
 
-# C0 and C1 controls but tab and newline, and the characters that reorder text
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_TABLE: dict[int, str | None] = {
+    **dict.fromkeys((*CONTROLS, *LINE_BREAKS), REPLACEMENT),
+    **dict.fromkeys(INVISIBLE),
+    ord("\t"): "\t",
+    ord("\n"): "\n",
+}
 
 
 def say(text: str) -> None:
@@ -36,8 +40,8 @@ def put_json(value: Any) -> None:
 
 
 def harmless(text: str) -> str:
-    """`text` without what would steer a terminal."""
-    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text.encode("utf-8", "replace").decode("utf-8"))
+    """`text` without what would steer a terminal or hide in it; tabs and new lines stay."""
+    return text.encode("utf-8", "replace").decode("utf-8").translate(_TABLE)
 
 
 class TextOut:

@@ -54,8 +54,3 @@ def decode(ids: npt.ArrayLike) -> bytes:
         pieces += [array[done:place].astype(np.uint8).tobytes(), MARKERS[int(array[place]) - BYTES]]
         done = int(place) + 1
     return b"".join([*pieces, array[done:].astype(np.uint8).tobytes()])
-
-
-def decode_text(ids: npt.ArrayLike) -> str:
-    """The same as text; bytes that are not valid UTF-8 become the replacement character."""
-    return decode(ids).decode("utf-8", "replace")

@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from minagi import cli
 from minagi.commands import eval as evaluate
 from minagi.commands import write
-from minagi.commands.output import TextOut
+from minagi.commands.output import TextOut, harmless
 from minagi.config import LoadedSettings
 from minagi.errors import WeightsError
 from minagi.training.request import Written
+from tui.sanitise import clean_text
 
 TEXT = "né\x1b[2Jxt".encode() + b"\xff\xc3"
 
@@ -85,6 +88,13 @@ def test_text_on_a_terminal_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None
         out.write(bytes([byte]))
     out.end()
     assert terminal.getvalue() == "né\ufffd[2Jxt\ufffd\ufffd\n"
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_the_command_line_shows_nothing_that_the_app_would_not(text: str) -> None:
+    shown = harmless(text)
+    assert clean_text(shown) == shown.replace("\t", "    ")
+    assert harmless("a\tb\nc \u202ed\u2069\ufeff \u2028") == "a\tb\nc d \ufffd"
 
 
 def test_json_is_one_object_with_one_row_a_character(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minagi.text.alphabet import MARKERS, VOCAB_SIZE, decode, decode_text, encode
+from minagi.text.alphabet import MARKERS, VOCAB_SIZE, decode, encode
 
 pieces = st.sampled_from([*MARKERS, b"<", b"/", b">", b"<th", b"ink>", b"|", "é".encode(), b"\xff", b"a"])
 marked = st.one_of(st.binary(max_size=200), st.lists(pieces, max_size=30).map(b"".join))
@@ -49,11 +49,6 @@ def test_the_nine_markers_in_their_order():
     assert decode([264]) == b"<|endoftext|>" and decode([260]) == b"<bot>"
 
 
-def test_text_that_is_not_utf8_decodes_with_the_replacement_character():
-    assert decode_text(encode(b"a\xffb")) == "a�b"
-    assert decode_text(encode("naïve 🐈 <bot>".encode())) == "naïve 🐈 <bot>"
-
-
 @pytest.mark.parametrize("ids", [[265], [-1], [0, 70_000]])
 def test_ids_outside_the_alphabet_are_refused(ids):
     with pytest.raises(ValueError, match="0 to 264"):
@@ -61,7 +56,7 @@ def test_ids_outside_the_alphabet_are_refused(ids):
 
 
 def test_empty():
-    assert encode(b"").shape == (0,) and decode([]) == b"" and decode_text(np.zeros(0, np.uint16)) == ""
+    assert encode(b"").shape == (0,) and decode([]) == b""
 
 
 def test_encoding_a_window_costs_far_under_a_millisecond():

@@ -43,7 +43,6 @@ _SAVED_WORDS = {
     "auto": "Saved",
     "named": "Saved",
     "best": "Saved as the best so far",
-    "before-revert": "Kept the present before reverting",
     "final": "Saved at the end",
 }
 
