@@ -116,3 +116,18 @@ def test_what_needs_no_model_loads_no_torch(argv: list[str], nobody_home: Path) 
     (nobody_home / "here").mkdir()
     code = f"import sys; from minagi.cli import main; main({argv}); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["info", "--threads", "2"], ["snapshots", "--device", "cpu"],
+        ["revert", "--to", "1", "--threads", "2"], ["config", "--device", "cpu"], ["eval", "x", "--eval-chars", "9"],
+        ["write", "--prompt", "x", "--eval-chars", "9"],
+    ],
+)  # fmt: skip
+def test_no_command_takes_a_flag_that_would_do_nothing(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(argv) == 2
+    assert "There is no flag" in capsys.readouterr().err
