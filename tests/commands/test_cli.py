@@ -122,8 +122,8 @@ def test_what_needs_no_model_loads_no_torch(argv: list[str], nobody_home: Path) 
     "argv",
     [
         ["info", "--threads", "2"], ["snapshots", "--device", "cpu"],
-        ["revert", "--to", "1", "--threads", "2"], ["config", "--device", "cpu"], ["eval", "x", "--eval-chars", "9"],
-        ["write", "--prompt", "x", "--eval-chars", "9"],
+        ["revert", "--to", "1", "--threads", "2"], ["config", "--device", "cpu"],
+        ["eval", "x", "--eval-chars", "9"], ["write", "--prompt", "x", "--eval-chars", "9"],
     ],
 )  # fmt: skip
 def test_no_command_takes_a_flag_that_would_do_nothing(
