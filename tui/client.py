@@ -23,6 +23,7 @@ from typing import IO
 
 from minagi import protocol
 from minagi.errors import UsageError
+from minagi.lines import LineReader
 from minagi.protocol import Command, Hello, Message, ProtocolError
 from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
 
@@ -63,34 +64,6 @@ class Source(ABC):
     def hurry(self) -> None:
         """Stop waiting on the present rung of the ladder and take the next."""
         return
-
-
-class LineReader:
-    """Cuts a byte stream into lines; a line longer than `limit` is dropped, not buffered."""
-
-    def __init__(self, limit: int = protocol.MAX_LINE) -> None:
-        self._limit = limit
-        self._rest = b""
-        self._dropping = False
-
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """The lines that `data` completes; None stands for one that was too long."""
-        *whole, rest = data.split(b"\n")
-        lines: list[bytes | None] = []
-        for part in whole:
-            line = self._rest + part
-            self._rest = b""
-            too_long = self._dropping or len(line) > self._limit
-            self._dropping = False
-            if too_long:
-                lines.append(None)
-            elif line.strip():
-                lines.append(line)
-        if self._dropping or len(self._rest) + len(rest) > self._limit:
-            self._rest, self._dropping = b"", True
-        else:
-            self._rest += rest
-        return lines
 
 
 def understand(line: bytes | None) -> Message | None:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from minagi.lines import LineReader
 from minagi.protocol import (
     COMMANDS,
     MAX_LINE,
@@ -70,8 +71,7 @@ class Channel:
         self._lost = 0  # events dropped since it was last told
         self._sent_at: dict[type[Message], float] = {}
         self._held: dict[type[Message], Message] = {}
-        self._incoming = bytearray()
-        self._skipping = False  # inside a line that is too long
+        self._lines = LineReader(MAX_LINE)
         self._commands: deque[Command] = deque()
         self._complaints = 0
         self._complaint = ""
@@ -197,23 +197,13 @@ class Channel:
             self._split(data)
 
     def _split(self, data: bytes) -> None:
-        *lines, rest = data.split(b"\n")
-        for end in lines:
-            if not self._skipping:
-                self._incoming += end
-                self._understand(bytes(self._incoming))
-            self._incoming.clear()
-            self._skipping = False
-        if not self._skipping:
-            self._incoming += rest
-            if len(self._incoming) > MAX_LINE:
-                self._incoming.clear()
-                self._skipping = True
+        for line in self._lines.feed(data):
+            if line is None:
                 self._note(f"A command longer than {MAX_LINE} bytes was refused.")
+            else:
+                self._understand(line)
 
     def _understand(self, line: bytes) -> None:
-        if not line.strip():
-            return
         try:
             command = decode_command(line)
             sentence = "" if command else "There is no such command."

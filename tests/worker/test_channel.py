@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from minagi import protocol
+from minagi.lines import LineReader
 from minagi.protocol import (
     Ack,
     HeldOut,
@@ -198,12 +199,12 @@ def test_a_flood_of_commands_is_handed_over_in_parts(ends: Ends) -> None:
     assert max(counts) == module.COMMANDS_MAX
 
 
-def test_an_endless_line_is_refused_and_not_kept(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_LINE", 10_000)
+def test_an_endless_line_is_refused_and_not_kept(ends: Ends) -> None:
+    ends.channel._lines = LineReader(10_000)
     for _ in range(10):
         ends.say(b"x" * 50_000)
         assert ends.channel.poll() == []
-        assert len(ends.channel._incoming) <= 10_000
+        assert len(ends.channel._lines._rest) <= 10_000
     ends.say(b"x\n" + encode(Pause(id=1)))
     assert ends.channel.poll() == [Pause(id=1)]
     ends.channel.poll()
