@@ -82,8 +82,8 @@ class TrainerLike(Protocol):
 
     def revert(self, to: str = "") -> Iterable[Message]: ...
 
-    def evaluate(self) -> Iterator[Message]:
-        """Measure held-out text, a Phase for every slice. A generator: closing it breaks the reading off."""
+    def evaluate(self) -> Generator[Message, None, None]:
+        """Measure held-out text, a Phase for every slice. Closing it breaks the reading off."""
         ...
 
     def snapshots(self) -> protocol.Snapshots: ...
@@ -302,8 +302,7 @@ class _Run:
                 if between and (self.heard_cancel() or self.did_what_waits()):
                     return "Not measured to the end."
         finally:
-            if isinstance(slices, Generator):
-                slices.close()
+            slices.close()
         return "Measured."
 
     def did_what_waits(self) -> bool:
