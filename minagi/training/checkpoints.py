@@ -61,7 +61,7 @@ class Checkpoints:
         with self.guarded():
             info = store.checkpoint(self.engine.state(self._gather()), kind=kind, name=name)
             self.engine.settle()
-        progress.saved_chars = progress.chars
+            progress.saved_chars = progress.chars
         self.measure_disk()
         seconds = self._clock() - began
         yield protocol.Saved(

@@ -347,12 +347,15 @@ class Trainer:
     # -------------------------------------------------------------------------------- measuring
 
     def evaluate(self) -> Generator[Message, None, None]:
-        """Measure held-out text now, from beginning to end."""
+        """Measure held-out text now, slice by slice; closing the generator gives the reading up."""
         if not self.corpus.held_out_chars:
             raise UsageError("There is no held-out text to measure: too little text was given.")
         self._begin_reading()
-        while self._reading is not None:
-            yield from self._go_on_reading(math.inf)
+        try:
+            while self._reading is not None:
+                yield from self._go_on_reading(READING_SECONDS)
+        finally:
+            self._reading = None
 
     def _begin_reading(self) -> None:
         """Begin a held-out reading; the coming steps are slices of it, so that a chat need not wait."""

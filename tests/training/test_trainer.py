@@ -325,6 +325,15 @@ def test_other_held_out_text_is_no_divergence(home: Home, monkeypatch: pytest.Mo
     same.close()
 
 
+def test_a_reading_asked_for_comes_in_slices_and_can_be_given_up(session: Session) -> None:
+    drive(session, 3)
+    reading = session.evaluate()
+    assert isinstance(next(reading), protocol.Phase) and session.measuring
+    reading.close()
+    assert not session.measuring
+    assert of(protocol.HeldOut, session.evaluate())
+
+
 def test_an_automatic_save_that_fails_ends_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     session = home.open()
     drive(session, 2)
