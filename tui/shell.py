@@ -35,7 +35,7 @@ from tui.screens.quit import LeavingScreen, QuitScreen
 from tui.screens.revert import RevertScreen
 from tui.state import Asked, initial
 from tui.status import status
-from tui.terminal import title_sequence
+from tui.terminal import in_foreground, title_sequence
 from tui.words import loss
 
 AXES = ("plain", "log", "log-log")
@@ -43,7 +43,6 @@ REPLY_CHARS = 400
 STRENGTH_STEP, STRENGTH_MOST = 0.5, 10.0
 TWICE_SECONDS = 2.0  # within which ctrl+c counts as the second one
 TITLE_SECONDS = 1.0
-_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)
 _APP_WIDE = ("leave", "interrupt")  # keys that act in dialogs too
 
 
@@ -97,6 +96,12 @@ class MinagiApp(App[None], inherit_bindings=False):
         """Draw first, then start the source: the first frame waits for nothing."""
         if self.ui.theme in self.available_themes:
             self.theme = self.ui.theme
+        if not self.is_headless:
+            # Textual takes the screen at any SIGCONT, a second time if it never gave it back, and the
+            # terminal would stay raw for good
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGTSTP, self.action_suspend)
+            loop.add_signal_handler(signal.SIGCONT, partial(self.refresh, layout=True))
         fastest = max(self.ui.refresh_hz, self.ui.chart_hz, self.ui.chat_hz)
         self.set_interval(1.0 / fastest, self.tick)
         self.tick()
@@ -379,12 +384,14 @@ class MinagiApp(App[None], inherit_bindings=False):
         if self.is_headless or os.getpgrp() == os.getsid(0):  # stopped, nobody could wake us again
             self.notify("There is no shell to go back to.", severity="warning", markup=False)
             return
+        loop = asyncio.get_running_loop()
         with self.suspend():
-            # Textual's own handlers would do its part a second time, now and then
-            handlers = {number: signal.signal(number, signal.SIG_DFL) for number in _JOB_CONTROL}
-            os.kill(0, signal.SIGTSTP)  # as the terminal itself would: make, or a script, stops with us
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+            loop.remove_signal_handler(signal.SIGTSTP)
+            while True:
+                os.kill(0, signal.SIGTSTP)  # as the terminal itself would: make, or a script, stops with us
+                if in_foreground():  # bg wakes us too, but there is nothing to do without the terminal
+                    break
+            loop.add_signal_handler(signal.SIGTSTP, self.action_suspend)
 
     # ------------------------------------------------------------------------------ leaving
 

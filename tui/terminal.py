@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable
 from typing import TextIO
@@ -20,6 +21,14 @@ def missing() -> str:
     streams = (("standard input", sys.__stdin__), ("standard error", sys.__stderr__))
     bad = [name for name, stream in streams if stream is None or stream.closed or not stream.isatty()]
     return " nor ".join(bad)
+
+
+def in_foreground() -> bool:
+    """Whether the terminal takes its keys to us. One that is gone holds nothing up."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return True
 
 
 def title_sequence(title: str) -> str:
@@ -68,7 +77,9 @@ class LastingStream(io.TextIOBase):
 
 def outlast() -> LastingStream:
     """Put a lasting stream in the place that Textual draws to."""
-    assert sys.__stderr__ is not None  # `missing` was asked before
+    assert isinstance(sys.__stderr__, io.TextIOWrapper)  # `missing` was asked before
+    # a terminal that is not one of UTF-8 has become rare, a locale that says so by mistake has not
+    sys.__stderr__.reconfigure(encoding="utf-8", errors="replace")
     lasting = LastingStream(sys.__stderr__)
     setattr(sys, "__stderr__", lasting)  # noqa: B010 - declared final, and the only way in
     return lasting

@@ -68,7 +68,10 @@ def load_settings(
     `overrides` are the command line's, "section.key" -> value; None there means not given.
     `user_dir` stands in for the user's config and data folders (platformdirs) both.
     """
-    cwd = cwd or Path.cwd()
+    try:
+        cwd = cwd or Path.cwd()
+    except OSError:
+        raise UsageError("The folder this was started in is gone. Change to another one first.") from None
     user_config = user_dir or platformdirs.user_config_path("minagi")
     named = config_file or (Path(environ["MINAGI_CONFIG"]) if environ.get("MINAGI_CONFIG") else None)
     layers, notice, base = [], "", None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 from collections.abc import Iterator
 
+import psutil
 import pytest
 from conftest import SCRIPTS, make_place
 from terminal_program import CTRL_Z, ENTER, ESCAPE, LOOK, Program
@@ -93,3 +95,14 @@ def test_a_storm_of_sizes(app: Program) -> None:
     app.resize(110, 34)
     app.until("8 log")
     app.until_step()
+
+
+def test_stopped_and_woken_from_outside_it_still_gives_the_terminal_back(app: Program) -> None:
+    """The last one: it ends the app."""
+    app.signal(signal.SIGSTOP)
+    app.until(lambda: psutil.Process(app.child.pid).status() == psutil.STATUS_STOPPED)
+    app.signal(signal.SIGCONT)
+    app.until_step()
+    app.signal(signal.SIGTERM)
+    assert app.end() == 143
+    assert app.left_on() == []

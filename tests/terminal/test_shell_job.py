@@ -35,6 +35,9 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns(shell: Program, made: Pla
     shell.press("echo $((6 * 7))\r")
     shell.until(lambda: "\n42\n" in shell.parting)
     assert worker.status() != "stopped", "training goes on meanwhile"
+    shell.press("bg\r")  # there is nothing to do without the terminal
+    shell.until(lambda: shell.parting.count("Stopped") == 2)
+    assert shell.left_on() == []
     shell.press("fg\r")
     shell.until(lambda: shell.step > step)
     shell.press("q")

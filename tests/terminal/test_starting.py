@@ -163,6 +163,21 @@ def test_a_signal_as_soon_as_the_screen_is_taken(place: Place, start: Start) -> 
     assert "Traceback" not in app.parting
 
 
+def test_a_locale_that_is_not_utf8(place: Place, start: Start) -> None:
+    app = start(Place(place.folder, {**place.environ, "PYTHONIOENCODING": "latin-1"}))
+    app.until("◌ starting")
+
+
+def test_a_folder_that_was_removed_behind_the_shell(place: Place) -> None:
+    (place.folder / "here").mkdir()
+    command = f"cd here && rmdir ../here && {SCRIPTS}/minagi-tui ../text.txt"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=place.folder, env=place.environ, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr == "The folder this was started in is gone. Change to another one first.\n"
+
+
 def test_ctrl_c_while_it_is_loading_prints_nothing() -> None:
     code = (
         "import signal, sys, types; loading = types.ModuleType('tui.app'); sys.modules['tui.app'] = loading\n"
