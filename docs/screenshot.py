@@ -1,4 +1,4 @@
-"""Takes the README's picture from the real app and a real worker: `python docs/screenshot.py FOLDER SECONDS`."""
+"""Takes the picture of the README from the real app: `python docs/screenshot.py FOLDER SECONDS`."""
 
 from __future__ import annotations
 
