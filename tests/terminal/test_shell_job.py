@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psutil
 import pytest
 from conftest import SCRIPTS, Place
 from terminal_program import CTRL_Z, Program
@@ -34,9 +35,10 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns(shell: Program, made: Pla
     assert shell.left_on() == []
     shell.press("echo $((6 * 7))\r")
     shell.until(lambda: "\n42\n" in shell.parting)
-    assert worker.status() != "stopped", "training goes on meanwhile"
+    assert worker.status() != psutil.STATUS_STOPPED, "training goes on meanwhile"
     shell.press("bg\r")  # there is nothing to do without the terminal
-    shell.until(lambda: shell.parting.count("Stopped") == 2)
+    shell.until(lambda: "make tui &" in shell.parting)
+    shell.until(lambda: worker.parent().status() == psutil.STATUS_STOPPED)
     assert shell.left_on() == []
     shell.press("fg\r")
     shell.until(lambda: shell.step > step)
