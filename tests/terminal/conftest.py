@@ -22,6 +22,13 @@ TINY = Path(__file__).with_name("tiny.yaml")
 WORDS = ("the", "sea", "was", "calm", "and", "under", "a", "pale", "moon", "we", "rowed", "home", "singing")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real processes on a machine that does other things too: what fails here is tried once more."""
+    for item in items:
+        if item.get_closest_marker("pty"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 @dataclass(frozen=True)
 class Place:
     """A folder to work in, with a text to read, and the environment of a user who owns nothing else."""
