@@ -117,7 +117,7 @@ class Metrics(Message):
     context: int = 0
     skipped_steps: int = 0  # non-finite steps skipped so far
     unsaved_chars: int = 0
-    corpus_share: float | None = None  # characters read in this session over the corpus, 1.0 = a pass
+    corpus_share: float | None = None  # characters read of this corpus, ever, over its size; 1.0 = a pass
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class Subjects(Message):
     """What was read of each subject, and how it went. At most one a second."""
 
     type: ClassVar[str] = "subjects"
-    # name -> {"chars": read this session, "loss": smoothed train nats}
+    # name -> {"chars": read in the model's life, "loss": smoothed train nats of this session}
     subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
 

@@ -133,6 +133,8 @@ async def _run(app: MinagiApp) -> int:
         await app.finish()
         if app.state.failure:
             _say(app.state.failure)
+        elif app.state.parting:
+            _say(app.state.parting)
     return app.return_code if app.return_code is not None else EXIT_OK
 
 

@@ -228,6 +228,7 @@ class AppState:
     ending: Ending | None = None
     failure: str = ""  # the worker's own last sentence
     failure_saved: bool = False
+    parting: str = ""  # what is left to say when the screen is given back
     rung: str = ""  # of the quit ladder: stop | terminate | kill
 
     @property

@@ -29,7 +29,7 @@ class Smooth:
 
 @dataclass
 class SubjectProgress:
-    """One subject in this session: characters read, smoothed train loss, held-out at its start and now."""
+    """One subject: characters read in the model's life; train loss and first held-out of the session."""
 
     chars: int = 0
     loss: Smooth = field(default_factory=Smooth)
@@ -103,6 +103,7 @@ class Progress:
             "evaluated_chars": self.evaluated_chars,
             "evaluated_step": self.evaluated_step,
             "grown_chars": self.grown_chars,
+            "subjects": {name: subject.chars for name, subject in self.subjects.items() if subject.chars},
         }
 
     def load(self, manifest: dict[str, Any], state: dict[str, Any]) -> None:
@@ -115,6 +116,10 @@ class Progress:
         self.evaluated_chars = min(_count(state.get("evaluated_chars")), self.chars)
         self.evaluated_step = min(_count(state.get("evaluated_step")), self.step)
         self.grown_chars = min(_count(state.get("grown_chars")), self.chars)
+        read = state.get("subjects")
+        read = read if isinstance(read, dict) else {}
+        for name in {*self.subjects, *map(str, read)}:
+            self.subject(name).chars = min(_count(read.get(name)), self.chars)
 
 
 def number(value: Any) -> float | None:

@@ -211,7 +211,7 @@ class RateControl:
         self._last = nats
         return self._keep(
             "relevel",
-            f"First held-out reading of this session: its step of {step:+.3f} nats moves no rate.",
+            "The first held-out reading of a session moves no rate; the next ones are judged from it.",
             notable=abs(step) > max(STAYS_SE * stderr, 0.01),
         )
 

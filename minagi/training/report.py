@@ -12,7 +12,7 @@ import numpy as np
 from minagi import protocol
 from minagi.config import Settings
 from minagi.model.loss import Loss
-from minagi.text.corpus import shown_path
+from minagi.text.corpus import Corpus, shown_path
 from minagi.text.watch import CorpusChange
 from minagi.training.engine import Engine
 from minagi.training.progress import Progress
@@ -117,7 +117,7 @@ def memory(engine: Engine, disk_bytes: int) -> protocol.Memory:
 
 
 def subjects(progress: Progress) -> protocol.Subjects:
-    """What was read of each subject in this session."""
+    """What was read of each subject, and how it goes."""
     return protocol.Subjects(
         subjects={
             name: {"chars": subject.chars, "loss": subject.loss.value}
@@ -137,7 +137,7 @@ def metrics(
     lr: float,
     context: int,
     skipped: int,
-    corpus_chars: int,
+    corpus: Corpus,
 ) -> protocol.Metrics:
     """The pulse after a step."""
     return protocol.Metrics(
@@ -158,5 +158,5 @@ def metrics(
         context=context,
         skipped_steps=skipped,
         unsaved_chars=progress.unsaved_chars,
-        corpus_share=progress.session_chars / corpus_chars if corpus_chars else None,
+        corpus_share=sum(progress.subject(s.name).chars for s in corpus.subjects) / max(corpus.chars, 1),
     )

@@ -40,6 +40,18 @@ class Selection:
     def due(self, progress: Progress) -> bool:
         return progress.chars - progress.grown_chars >= self.growth.every_chars
 
+    def waiting(self, progress: Progress) -> Growth:
+        """What there is to say before anything was decided in this session."""
+        due = progress.grown_chars + self.growth.every_chars
+        what = "whether an expert is born or dies" if self.growth.k else "whether an expert dies"
+        return Growth(
+            at=time.time(),
+            step=progress.step,
+            chars=progress.chars,
+            sentence=f"It is decided every {self.growth.every_chars:,} characters {what}.",
+            next_at_chars=due,
+        )
+
     def decide(self, progress: Progress, gap: float | None) -> Growth:
         """Prune, then grow if every brake is off. `gap` is held-out minus train in nats."""
         progress.grown_chars = progress.chars

@@ -186,6 +186,7 @@ class Trainer:
         for sentence in self.start.notice.splitlines():
             yield _log("run", sentence)
         yield self._window_event(None)
+        yield self.selection.waiting(self.progress)
         yield from self._figures()
         if not self.start.fresh:
             yield from self.checkpoints.resumed()
@@ -468,7 +469,7 @@ class Trainer:
             lr=lr,
             context=self.window.context,
             skipped=self.guard.skipped,
-            corpus_chars=self.corpus.chars,
+            corpus=self.corpus,
         )
 
     def _figures(self) -> Iterator[Message]:

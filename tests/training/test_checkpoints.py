@@ -172,6 +172,26 @@ def test_evidence_goes_on_where_it_stood(home: Home, sessions: list[Session]) ->
     assert session.rate.state_dict() == after
 
 
+def chars_of(session: Session) -> dict[str, int]:
+    return {name: subject.chars for name, subject in session.progress.subjects.items() if subject.chars}
+
+
+def test_what_was_read_of_a_subject_goes_back_and_goes_on(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    sessions.append(session)
+    drive(session, 6)
+    list(session.checkpoint())
+    read = chars_of(session)
+    assert sum(read.values()) == session.chars
+    drive(session, 6)
+    list(session.revert())
+    assert chars_of(session) == read
+    session.close()
+    again = home.open()
+    sessions.append(again)
+    assert chars_of(again) == read
+
+
 def test_the_best_is_the_one_that_measured_least(home: Home, sessions: list[Session]) -> None:
     session = home.open()
     sessions.append(session)

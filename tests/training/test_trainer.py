@@ -426,7 +426,7 @@ def test_new_text_is_read_first_and_deleted_text_leaves(home: Home, session: Ses
     told = of(protocol.Metrics, drive(session, 20))
     assert {pulse.subject for pulse in told[12:]} == {"letters"}
     (pulse,) = of(protocol.Metrics, session.step())
-    assert pulse.corpus_share == pytest.approx(pulse.session_chars / found.chars)
+    assert pulse.corpus_share == pytest.approx(session.progress.subject("letters").chars / found.chars)
 
 
 def test_a_file_that_vanished_is_named_and_ends_nothing(home: Home, session: Session) -> None:

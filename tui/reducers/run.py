@@ -207,4 +207,6 @@ def goodbye(state: AppState, event: Goodbye, now: float) -> AppState:
     """Last words."""
     kept = "everything is saved" if event.saved else "nothing was saved"
     reason = event.reason.rstrip(".") or "Finished"
+    where = f" in {state.hello.weights}" if event.saved and state.hello else ""
+    state = replace(state, parting=clean_line(f"Left at step {event.step:,}; {kept}{where}."))
     return say(state, now, "run", f"{reason} at step {event.step:,}; {kept}")
