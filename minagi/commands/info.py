@@ -7,10 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import harmless, put, put_json
-from minagi.commands.snapshots import told, weights_folder
+from minagi.commands.snapshots import told
 from minagi.errors import EXIT_OK
-from minagi.options import Parser, add_settings, add_sources, loaded_settings, path
+from minagi.options import Parser
 from minagi.weights import SnapshotInfo, Store, layout
 
 EXAMPLE = """example:
@@ -25,17 +26,15 @@ def parser() -> Parser:
         description="Say what a weights directory holds. It may be in training meanwhile.",
         epilog=EXAMPLE,
     )
-    made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
     made.add_argument("--json", action="store_true", help="one object")
-    add_sources(made)
-    add_settings(made, ["data.weights"])
+    add_directory(made)
     return made
 
 
 def main(argv: Sequence[str]) -> int:
     """Look and tell."""
     arguments = parser().parse(argv)
-    weights = weights_folder(arguments.dir or loaded_settings(arguments).settings.data.weights)
+    weights = directory_of(arguments)
     with Store.open(weights, write=False) as store:
         found = _found(store, weights)
     if arguments.json:

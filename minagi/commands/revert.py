@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import put_json, say
-from minagi.commands.snapshots import named, told, weights_folder
+from minagi.commands.snapshots import named, told
 from minagi.errors import EXIT_OK, WeightsError
-from minagi.options import Parser, add_settings, add_sources, loaded_settings, path
+from minagi.options import Parser
 from minagi.weights import Store
 
 EXAMPLE = """example:
@@ -23,18 +24,16 @@ def parser() -> Parser:
         "kept as a snapshot first, so this can be undone; a damaged directory can be reverted too.",
         epilog=EXAMPLE,
     )
-    made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
     made.add_argument("--to", metavar="ID", required=True, help="see: minagi snapshots DIR")
     made.add_argument("--json", action="store_true", help="one object: snapshot, undo")
-    add_sources(made)
-    add_settings(made, ["data.weights"])
+    add_directory(made)
     return made
 
 
 def main(argv: Sequence[str]) -> int:
     """Keep the present, go back."""
     arguments = parser().parse(argv)
-    weights = weights_folder(arguments.dir or loaded_settings(arguments).settings.data.weights)
+    weights = directory_of(arguments)
     undo = ""
     with Store.open(weights, write=True, role="revert", repair=True) as store:
         target = named(store, arguments.to)

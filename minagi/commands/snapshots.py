@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 
+from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import harmless, put, put_json, say
 from minagi.errors import EXIT_OK, UsageError
-from minagi.options import Parser, add_settings, add_sources, loaded_settings, path
+from minagi.options import Parser
 from minagi.weights import SnapshotInfo, Store
 
 EXAMPLE = """examples:
@@ -25,20 +25,18 @@ def parser() -> Parser:
         description="List the kept checkpoints of a model, newest first. Named ones stay until deleted.",
         epilog=EXAMPLE,
     )
-    made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
     made.add_argument(
         "--delete", metavar="ID", help="delete this one; the model as it is never changes by that"
     )
     made.add_argument("--json", action="store_true", help="one object")
-    add_sources(made)
-    add_settings(made, ["data.weights"])
+    add_directory(made)
     return made
 
 
 def main(argv: Sequence[str]) -> int:
     """List, or delete one."""
     arguments = parser().parse(argv)
-    weights = weights_folder(arguments.dir or loaded_settings(arguments).settings.data.weights)
+    weights = directory_of(arguments)
     if arguments.delete:
         with Store.open(weights, write=True, role="snapshots", repair=True) as store:
             info = named(store, arguments.delete)
@@ -55,14 +53,6 @@ def main(argv: Sequence[str]) -> int:
     if not kept:
         say("No snapshot is kept yet.")
     return EXIT_OK
-
-
-def weights_folder(weights: Path) -> Path:
-    """`weights` if it is a directory; UsageError in words if not."""
-    if not weights.is_dir():
-        what = "is a file" if weights.exists() else "does not exist"
-        raise UsageError(f"{weights} {what}. Name a weights directory.")
-    return weights
 
 
 def named(store: Store, wanted: str) -> SnapshotInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -17,6 +17,12 @@ from minagi.training.progress import Progress
 
 ASKED = "asked"  # the reason of a revert that a person wanted
 OURS = "minagi"  # the manifest key under which this program keeps what the public layout has no place for
+
+
+def ours_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What an earlier run of this program kept in a manifest; {} where there is nothing usable."""
+    ours = manifest.get(OURS)
+    return ours if isinstance(ours, dict) else {}
 
 
 class Checkpoints:

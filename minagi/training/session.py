@@ -18,7 +18,7 @@ from minagi.text.collect import collect, collect_to_measure
 from minagi.text.corpus import read_span
 from minagi.text.lanes import LaneReader
 from minagi.text.watch import CorpusWatcher
-from minagi.training.checkpoints import OURS
+from minagi.training.checkpoints import ours_of
 from minagi.training.engine import Engine, depth_warnings
 from minagi.training.evaluate import LN2, Score
 from minagi.training.request import SessionRequest, Written
@@ -60,8 +60,7 @@ def open_session(request: SessionRequest) -> Session:
 
 def _assemble(request: SessionRequest, store: Store) -> Session:
     fresh = not store.exists
-    ours = store.manifest.get(OURS)
-    ours = ours if isinstance(ours, dict) else {}
+    ours = ours_of(store.manifest)
     loaded, profile, why = _settled(request.loaded, store, ours, fresh, request.device)
     settings = loaded.settings
     held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
@@ -213,8 +212,7 @@ def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", pre
             raise WeightsError(
                 f"{weights} holds no model yet. Make one with: minagi read FOLDER --weights {weights} --save"
             )
-        ours = store.manifest.get(OURS)
-        loaded, _, _ = _settled(loaded, store, ours if isinstance(ours, dict) else {}, False, device)
+        loaded, _, _ = _settled(loaded, store, ours_of(store.manifest), False, device)
         hardware = detect(device, precision or loaded.settings.training.precision, loaded.settings)
         _prepare_torch(hardware)
         return Reader(Engine.opened(store, loaded.settings, hardware), loaded.settings, scratch)

@@ -25,7 +25,7 @@ from minagi.text.lanes import LaneReader, WindowOfText
 from minagi.text.watch import CorpusWatcher
 from minagi.training import report
 from minagi.training.chat import Chat
-from minagi.training.checkpoints import OURS, Checkpoints
+from minagi.training.checkpoints import OURS, Checkpoints, ours_of
 from minagi.training.engine import POOL_AUX, Engine
 from minagi.training.evaluate import LN2, Measured
 from minagi.training.guard import Guard, Rescue
@@ -155,8 +155,7 @@ class Trainer:
 
     def _restore(self, manifest: dict[str, Any], restarted: bool = True) -> None:
         """Take over everything a manifest says of a run; what it does not say starts at its beginning."""
-        ours = manifest.get(OURS)
-        ours = ours if isinstance(ours, dict) else {}
+        ours = ours_of(manifest)
         part = {key: value if isinstance(value, dict) else {} for key, value in ours.items()}
         self.progress.load(manifest, part.get("progress", {}))
         self.rate.load_state(part.get("rate"), restarted)
