@@ -114,9 +114,7 @@ class MinagiApp(App[None], inherit_bindings=False):
         else:
             self.exit(return_code=self._early_exit)
 
-    def exit(
-        self, result: None = None, return_code: int = 0, message: RenderableType | None = None
-    ) -> None:
+    def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
         """Leave. Textual fails when told to while it still mounts, so before the first frame it waits."""
         if self._drawn:
             super().exit(result, return_code, message)

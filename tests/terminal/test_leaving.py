@@ -66,9 +66,7 @@ def test_ctrl_c_twice_saves_and_quits(made: Place, start: Start) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_restores_the_terminal_and_saves(
-    number: signal.Signals, made: Place, start: Start
-) -> None:
+def test_a_signal_restores_the_terminal_and_saves(number: signal.Signals, made: Place, start: Start) -> None:
     app = start(made)
     seen = app.until_step()
     worker = app.worker

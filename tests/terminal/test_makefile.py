@@ -61,7 +61,7 @@ def test_without_a_folder_it_says_what_to_do_and_installs_nothing(checkout: Path
 
 def test_it_sets_up_once_and_opens_the_folder_that_was_named(checkout: Path) -> None:
     program(checkout / ".venv/bin/python", STUB)
-    folder = "it's a \"folder\" & more"
+    folder = 'it\'s a "folder" & more'
     assert make(checkout, "tui", f"DIR={folder}", "ARGS=--seed 7").returncode == 0
     assert make(checkout, "tui", f"DIR={folder}").returncode == 0
     check, install, first, second = asked(checkout)
