@@ -65,6 +65,11 @@ class Progress:
         return 1 / self._seconds.value if self._seconds.value else None
 
     @property
+    def gap(self) -> float | None:
+        """Held-out minus smoothed train loss, in nats."""
+        return None if self.val is None or self.loss.value is None else self.val - self.loss.value
+
+    @property
     def loads(self) -> float | None:
         """Experts loaded onto the card a step."""
         return self._loads.value

@@ -18,7 +18,7 @@ from minagi.training.engine import Engine
 from minagi.training.progress import Progress
 from minagi.training.selection import Selection
 from minagi.training.start import Start
-from minagi.training.window import WindowGrowth
+from minagi.training.window import WindowGrowth, WindowMove
 
 _TIER_LETTERS = {"card": "R", "ram": "M", "disk": "D"}
 
@@ -123,6 +123,20 @@ def subjects(progress: Progress) -> protocol.Subjects:
             name: {"chars": subject.chars, "loss": subject.loss.value}
             for name, subject in progress.subjects.items()
         }
+    )
+
+
+def window(progress: Progress, growth: WindowGrowth, moved: WindowMove | None) -> protocol.Window:
+    """The window as it is, and the move that was just made."""
+    return protocol.Window(
+        step=progress.step,
+        chars=progress.chars,
+        context=growth.context,
+        ceiling=growth.ceiling,
+        gain=growth.gain,
+        gain_min=growth.gain_min,
+        next_at_chars=growth.next_at_chars,
+        sentence=moved.sentence if moved else "",
     )
 
 

@@ -12,13 +12,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-import torch
-
 from minagi import protocol
 from minagi.config import LoadedSettings
 from minagi.errors import MinagiError, UsageError, WeightsError
-from minagi.model.loss import Loss, sample_rows, training_loss
-from minagi.model.routing import Forward
+from minagi.model.loss import Loss
 from minagi.protocol import Log, Message
 from minagi.text.corpus import Corpus
 from minagi.text.lanes import LaneReader, WindowOfText
@@ -26,15 +23,16 @@ from minagi.text.watch import CorpusWatcher
 from minagi.training import report
 from minagi.training.chat import Chat
 from minagi.training.checkpoints import OURS, Checkpoints, ours_of
-from minagi.training.engine import POOL_AUX, Engine
-from minagi.training.evaluate import LN2, Measured
+from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
 from minagi.training.history import History
+from minagi.training.measuring import Measuring
 from minagi.training.progress import Progress, number
 from minagi.training.rate import RateControl
 from minagi.training.selection import Selection
-from minagi.training.signal import DECAY, GradSignal
+from minagi.training.signal import GradSignal
 from minagi.training.start import Start
+from minagi.training.stepping import Stepper
 from minagi.training.window import WindowGrowth, WindowMove
 
 FIRST_EVALUATION = 8_192  # characters of a newborn's life before its first reading; then they double
@@ -75,8 +73,7 @@ class Trainer:
             gain_min=model.context_gain_min,
         )
         self.guard = Guard(start.revert_factor, start.max_reverts)
-        self.signal = GradSignal()
-        self._mean_gradient = torch.zeros(0)
+        self.stepper = Stepper(engine, settings.training, start.seed)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
         self.checkpoints = Checkpoints(
             engine,
@@ -94,11 +91,8 @@ class Trainer:
             chunk=lambda: min(settings.training.chunk, self.window.context),
         )
         self.chat = Chat(engine, settings.decoding)
-        self._generator = torch.Generator()
-        self._admitted: list[int] = []  # uids
         self._figures_at = -math.inf
-        self._reading: Generator[None, None, Measured] | None = None  # a held-out reading in progress
-        self._reading_began = 0.0
+        self._measuring = Measuring(engine, settings, self.progress, self.rate, self.guard, clock)
         if not start.fresh:
             self._restore(engine.store.manifest)
         if start.lr_reset:
@@ -126,7 +120,7 @@ class Trainer:
     @property
     def measuring(self) -> bool:
         """A held-out reading is in progress: the coming steps are slices of it."""
-        return self._reading is not None
+        return self._measuring.open
 
     @property
     def unsaved_chars(self) -> int:
@@ -165,9 +159,9 @@ class Trainer:
         self.guard.best = number(ours.get("best"))
         if ours.get("measured") != self.corpus.measured:
             self._forget_readings()
-        self.signal = GradSignal()
+        self.stepper.signal = GradSignal()
         self.selection.parents.clear()
-        self._reading = None
+        self._measuring.give_up()
 
     def _forget_readings(self) -> None:
         """Other text is measured than before: earlier readings say nothing of it."""
@@ -195,74 +189,38 @@ class Trainer:
 
     def step(self) -> Iterator[Message]:
         """One training step and whatever is due after it, or a slice of the held-out reading in progress."""
-        if self._reading is not None:
-            yield from self._go_on_reading(READING_SECONDS)
+        if self.measuring:
+            yield from self._go_on_reading()
             return
         yield from self._watch()
         began = self._clock()
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
             yield _log("files", sentence, "warning")
-        loads = self.engine.pool.loads
-        forward, loss = self._forward(text)
-        norm = self._backward(loss)
-        if norm is None:
-            what = "loss" if not math.isfinite(float(loss.ce)) else "gradient"
-            self.engine.optimiser.skip()
+        lr = self._lr()
+        made = self.stepper.make(text, lr, self.steps, self.chars)
+        if made.norm is None:
+            what = "loss" if not math.isfinite(float(made.loss.ce)) else "gradient"
             rescue = self.guard.nonfinite_step(what)
-            yield self._metrics(text, loss, math.nan, self._lr())
+            yield self._metrics(text, made.loss, math.nan, lr)
             yield from self._rescue(rescue)
             return
         self.guard.finite_step()
-        self._measure_signal()
-        lr = self._lr()
-        self.engine.optimiser.step(lr, lr * self.settings.training.trunk_lr_mult, norm)
-        telemetry = self.engine.pool.telemetry
-        telemetry.gate_seen[forward.admitted] = self.engine.net.pool.gate.detach().cpu()[forward.admitted]
-        telemetry.chosen({forward.admitted[place]: count for place, count in forward.requests.items()})
-        self._admitted = [telemetry.uid[place] for place in forward.admitted]
-        dropped = forward.dropped / forward.routed if forward.routed else 0.0
-        loads = self.engine.pool.loads - loads
         self.progress.took(
-            text.subject, text.new_chars, float(loss.ce), self._clock() - began, loads, dropped
+            text.subject,
+            text.new_chars,
+            float(made.loss.ce),
+            self._clock() - began,
+            made.loads,
+            made.dropped,
         )
-        yield self._metrics(text, loss, norm, lr)
+        yield self._metrics(text, made.loss, made.norm, lr)
         if self._clock() - self._figures_at >= FIGURES_EVERY:
             yield from self._figures()
-        yield from self._after(loss)
-
-    def _forward(self, text: WindowOfText) -> tuple[Forward, Loss]:
-        net = self.engine.net
-        device = net.tok_emb.weight.device
-        ids = torch.from_numpy(text.ids.astype("int64")).to(device)
-        # Seeded by what was read, so that a resumed run draws what the unbroken one would have drawn.
-        self._generator.manual_seed((self.start.seed * 1_000_003 + self.chars) % 2**63)
-        rows = sample_rows(net, self._generator)
-        forward = Forward(
-            self.engine.pool, net.new_text(1), self.engine.routing, training=True, generator=self._generator
-        )
-        return forward, training_loss(net, ids[:-1], ids[1:], forward, rows, POOL_AUX)
-
-    def _backward(self, loss: Loss) -> float | None:
-        """The gradient's norm before clipping; None when it, or the loss, is not finite."""
-        if not math.isfinite(float(loss.total.detach())):
-            return None
-        loss.total.backward()
-        norm = self.engine.optimiser.norm()
-        return norm if math.isfinite(norm) else None
+        yield from self._after(made.loss)
 
     def _lr(self) -> float:
         return self.settings.training.lr * self.rate.factor * self.rate.warmup(self.progress.step)
-
-    def _measure_signal(self) -> None:
-        if not self.signal.due(self.progress.step):
-            return
-        gradient = self.engine.optimiser.trunk_gradient()
-        keep = self.signal.begin(gradient.numel())
-        if keep == 0.0:
-            self._mean_gradient = torch.zeros_like(gradient)
-        mean = self._mean_gradient.mul_(keep).add_(gradient, alpha=1 - DECAY)
-        self.signal.observe(float(mean.dot(mean)), float(gradient.dot(gradient)))
 
     def _after(self, loss: Loss) -> Iterator[Message]:
         """What is due after a step."""
@@ -294,17 +252,12 @@ class Trainer:
             yield _log("checkpoint", text, "error")
 
     def _select(self) -> Iterator[Message]:
-        event = self.selection.decide(self.progress, self._gap())
+        event = self.selection.decide(self.progress, self.progress.gap)
         yield event
         yield _log("pool", event.sentence)
         yield from self._figures()
         if event.born or event.pruned:
             yield from self._save_unasked("auto")
-
-    def _gap(self) -> float | None:
-        """Held-out minus smoothed train loss, in nats."""
-        val, train = self.progress.val, self.progress.loss.value
-        return None if val is None or train is None else val - train
 
     def _watch(self) -> Iterator[Message]:
         change = self.watcher.poll()
@@ -352,78 +305,22 @@ class Trainer:
             raise UsageError("There is no held-out text to measure: too little text was given.")
         self._begin_reading()
         try:
-            while self._reading is not None:
-                yield from self._go_on_reading(READING_SECONDS)
+            while self.measuring:
+                yield from self._go_on_reading()
         finally:
-            self._reading = None
+            self._measuring.give_up()
 
     def _begin_reading(self) -> None:
         """Begin a held-out reading; the coming steps are slices of it, so that a chat need not wait."""
-        self.progress.evaluated_chars = self.chars
-        if self.corpus.held_out_chars:
-            self._reading_began = self._clock()
-            self._reading = self.engine.evaluator.held_out(
-                self.corpus,
-                self.settings.data.eval_chars,
-                self.settings.model.context_end,
-                self.window.context,
-                self.settings.training.chunk,
-            )
+        self._measuring.begin(self.corpus, self.window.context)
 
-    def _go_on_reading(self, seconds: float) -> Iterator[Message]:
-        """Go on measuring for about `seconds`; at the end, judge what was measured."""
-        yield protocol.Phase(phase="evaluating")
-        assert self._reading is not None
-        began = self._clock()
-        try:
-            while self._clock() - began < seconds:
-                next(self._reading)
-        except StopIteration as end:
-            self._reading = None
-            yield from self._judge(end.value)
-
-    def _judge(self, measured: Measured) -> Iterator[Message]:
-        """A held-out reading may move the rate, and guards against divergence."""
-        nats, stderr = measured.total.nats, measured.total.stderr
-        if nats is None:
-            return
-        progress = self.progress
-        before = self.guard.best
-        rescue = self.guard.held_out(nats)
-        progress.val = nats if math.isfinite(nats) else None
-        best = math.isfinite(nats) and (before is None or nats < before)
-        yield self._held_out_event(measured, nats, best)
-        move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
-        progress.evaluated_step = progress.step
-        yield protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
-        if move.notable:
-            yield _log("rate", move.sentence)
-        if rescue is not None:
-            yield from self._rescue(rescue)
-        elif best and self.checkpoints.age() >= BEST_SECONDS:
+    def _go_on_reading(self) -> Iterator[Message]:
+        """Make a slice of the reading; go back or save where what was measured asks for it."""
+        judged = yield from self._measuring.go_on(READING_SECONDS)
+        if judged is not None and judged.rescue is not None:
+            yield from self._rescue(judged.rescue)
+        elif judged is not None and judged.best and self.checkpoints.age() >= BEST_SECONDS:
             yield from self._save_unasked("best")
-
-    def _held_out_event(self, measured: Measured, nats: float, best: bool) -> protocol.HeldOut:
-        subjects: dict[str, dict[str, float | None]] = {}
-        for name, score in measured.subjects.items():
-            known = self.progress.subject(name)
-            if known.before is None:
-                known.before = score.nats
-            subjects[name] = {
-                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": known.before,
-            }  # fmt: skip
-        return protocol.HeldOut(
-            at=time.time(),
-            step=self.steps,
-            chars=self.chars,
-            nats=nats,
-            bits_per_byte=nats / LN2,
-            stderr=measured.total.stderr,
-            best=best,
-            subjects=subjects,
-            seconds=self._clock() - self._reading_began,
-            gap=self._gap(),
-        )
 
     # ---------------------------------------------------------------------------------- asked for
 
@@ -463,7 +360,7 @@ class Trainer:
             loss,
             subject=text.subject,
             norm=norm,
-            signal=self.signal.value,
+            signal=self.stepper.signal.value,
             factor=self.rate.factor,
             lr=lr,
             context=self.window.context,
@@ -473,21 +370,12 @@ class Trainer:
 
     def _figures(self) -> Iterator[Message]:
         self._figures_at = self._clock()
-        yield report.pool(self.engine, self.selection, self.progress, self._admitted)
+        yield report.pool(self.engine, self.selection, self.progress, self.stepper.admitted)
         yield report.memory(self.engine, self.checkpoints.disk_bytes)
         yield report.subjects(self.progress)
 
-    def _window_event(self, moved: WindowMove | None) -> protocol.Window:
-        return protocol.Window(
-            step=self.steps,
-            chars=self.chars,
-            context=self.window.context,
-            ceiling=self.window.ceiling,
-            gain=self.window.gain,
-            gain_min=self.window.gain_min,
-            next_at_chars=self.window.next_at_chars,
-            sentence=moved.sentence if moved else "",
-        )
+    def _window_event(self, moved: WindowMove | None) -> Message:
+        return report.window(self.progress, self.window, moved)
 
 
 def _log(topic: str, text: str, level: str = "info") -> Log:

@@ -245,7 +245,7 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(session: Session) -> N
 
 def test_a_skipped_step_changes_no_number(session: Session) -> None:
     drive(session, 6)
-    session._backward = lambda loss: None  # type: ignore[method-assign]
+    session.stepper._backward = lambda loss: None  # type: ignore[method-assign]
     before = everything(session)
     list(session.step())
     after = everything(session)

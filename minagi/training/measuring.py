@@ -1,0 +1,119 @@
+"""Held-out readings of a run: made a slice at a time, and judged when they are whole."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from minagi import protocol
+from minagi.config import Settings
+from minagi.protocol import Log, Message
+from minagi.text.corpus import Corpus
+from minagi.training.engine import Engine
+from minagi.training.evaluate import LN2, Measured
+from minagi.training.guard import Guard, Rescue
+from minagi.training.progress import Progress
+from minagi.training.rate import RateControl
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of a whole reading: a new best, a way back that has to be taken, or neither."""
+
+    best: bool
+    rescue: Rescue | None
+
+
+class Measuring:
+    """The reading in progress, if there is one. Readings move the rate and guard against divergence."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        progress: Progress,
+        rate: RateControl,
+        guard: Guard,
+        clock: Callable[[], float],
+    ) -> None:
+        self.engine, self.settings, self.progress = engine, settings, progress
+        self.rate, self.guard, self._clock = rate, guard, clock
+        self._reading: Generator[None, None, Measured] | None = None
+        self._began = 0.0
+
+    @property
+    def open(self) -> bool:
+        """A reading is in progress."""
+        return self._reading is not None
+
+    def begin(self, corpus: Corpus, context: int) -> None:
+        """Begin a reading with a window of `context`, unless there is no held-out text."""
+        self.progress.evaluated_chars = self.progress.chars
+        if corpus.held_out_chars:
+            self._began = self._clock()
+            self._reading = self.engine.evaluator.held_out(
+                corpus,
+                self.settings.data.eval_chars,
+                self.settings.model.context_end,
+                context,
+                self.settings.training.chunk,
+            )
+
+    def give_up(self) -> None:
+        """There is no reading in progress any more."""
+        self._reading = None
+
+    def go_on(self, seconds: float) -> Generator[Message, None, Judged | None]:
+        """Go on for about `seconds`. None until the reading is whole, or when nothing could be read."""
+        yield protocol.Phase(phase="evaluating")
+        assert self._reading is not None
+        began = self._clock()
+        try:
+            while self._clock() - began < seconds:
+                next(self._reading)
+        except StopIteration as end:
+            self._reading = None
+            return (yield from self._judge(end.value))
+        return None
+
+    def _judge(self, measured: Measured) -> Generator[Message, None, Judged | None]:
+        nats, stderr = measured.total.nats, measured.total.stderr
+        if nats is None:
+            return None
+        progress = self.progress
+        before = self.guard.best
+        rescue = self.guard.held_out(nats)
+        progress.val = nats if math.isfinite(nats) else None
+        best = math.isfinite(nats) and (before is None or nats < before)
+        yield self._event(measured, nats, best)
+        move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
+        progress.evaluated_step = progress.step
+        yield protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
+        if move.notable:
+            yield Log(at=time.time(), level="info", topic="rate", text=move.sentence)
+        return Judged(best, rescue)
+
+    def _event(self, measured: Measured, nats: float, best: bool) -> protocol.HeldOut:
+        progress = self.progress
+        subjects: dict[str, dict[str, float | None]] = {}
+        for name, score in measured.subjects.items():
+            known = progress.subject(name)
+            if known.before is None:
+                known.before = score.nats
+            subjects[name] = {
+                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": known.before,
+            }  # fmt: skip
+        return protocol.HeldOut(
+            at=time.time(),
+            step=progress.step,
+            chars=progress.chars,
+            nats=nats,
+            bits_per_byte=nats / LN2,
+            stderr=measured.total.stderr,
+            best=best,
+            subjects=subjects,
+            seconds=self._clock() - self._began,
+            gap=progress.gap,
+        )
