@@ -41,6 +41,11 @@ class Key:
         """The action as Textual runs it."""
         return f"app.{self.call or self.action}"
 
+    @property
+    def acts(self) -> str:
+        """The name of the action that runs, without its parameters."""
+        return (self.call or self.action).partition("(")[0]
+
 
 TABLE: tuple[Key, ...] = (
     Key("pause", ("space",), "pause", RUN, "Pause or resume training", rank=2),

@@ -1,0 +1,41 @@
+"""The app: its state and drawing (`core`), and what its keys do, a module a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from tui.keymap import PANES, shown
+from tui.shell.leaving import Leaving
+from tui.shell.looking import Looking
+from tui.shell.running import Running
+from tui.shell.talking import Talking
+
+__all__ = ["MinagiApp"]
+
+
+class MinagiApp(Running, Talking, Looking, Leaving):
+    """The whole program but for its command line."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of one pane act in that pane; those of the text field only when there is something to do."""
+        where = next((key.where for key in self.table if key.acts == action), "app")
+        if where in PANES:
+            return self._desk.deck.chosen == where and not self.typing
+        if where == "scroll":
+            return self.pane.scrolls and not self.typing
+        if action == "cancel_reply":
+            return self.state.reply is not None
+        if action == "chat":
+            return not self.typing
+        return True
+
+    def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:
+        """The command palette: the whole key table, and the theme."""
+        for key in self.table:
+            keys = ", ".join(shown(one) for one in key.keys)
+            yield SystemCommand(key.told, keys, partial(self.call_later, self.run_action, key.run))
+        yield SystemCommand("Choose a theme", "colours, light and dark", self.action_change_theme)

@@ -1,0 +1,186 @@
+"""The app's heart: it folds what the source says into the state, draws it, and sends commands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from rich.console import RenderableType
+from textual.app import App
+from textual.binding import BindingsMap
+from textual.screen import Screen
+
+from minagi import protocol
+from minagi.config import Ui
+from minagi.protocol import Command, Message
+from tui.client import Source
+from tui.deck import Desk, bindings
+from tui.keymap import TABLE, Key
+from tui.panes.base import Frame, View
+from tui.panes.chat import ChatInput, ChatPane
+from tui.reducers import reduce
+from tui.state import Asked, initial
+from tui.status import status
+from tui.terminal import title_sequence
+from tui.words import loss
+
+TITLE_SECONDS = 1.0
+_APP_WIDE = ("leave", "interrupt")  # keys that act in dialogs too
+
+
+class Core(App[None], inherit_bindings=False):
+    """State, drawing, commands. What keys do is added by the classes beside this one.
+
+    `clock` gives Unix time. The source's task outlives the app's own loop, so that a worker is still
+    listened to while it saves.
+    """
+
+    CSS_PATH = "../app.tcss"
+    TITLE = "minagi"
+
+    def __init__(
+        self,
+        source: Source,
+        ui: Ui,
+        table: tuple[Key, ...] = TABLE,
+        recent_span: float = 0.0,
+        strength: float = 2.5,
+        charts: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.ui = ui
+        self.table = table
+        self.clock = clock
+        self.state = initial(clock(), recent_span)
+        self.view = View(strength=strength, charts=charts)
+        self.running: asyncio.Task[None] | None = None
+        self._desk = Desk(table, ui)
+        self._drawn = False  # the first frame was drawn
+        self._early_exit: int | None = None  # status of an exit asked for before that
+        self._last_id = 0
+        self._alerted = 0  # serial of the last alert that was shown
+        self._titled = ("", float("-inf"))
+        wide = tuple(key for key in table if key.action in _APP_WIDE)
+        self._bindings = BindingsMap([*bindings(wide)])
+
+    # ----------------------------------------------------------------------------------- life
+
+    def get_default_screen(self) -> Screen:
+        return self._desk
+
+    def on_mount(self) -> None:
+        """Draw first, then start the source: the first frame waits for nothing."""
+        if self.ui.theme in self.available_themes:
+            self.theme = self.ui.theme
+        fastest = max(self.ui.refresh_hz, self.ui.chart_hz, self.ui.chat_hz)
+        self.set_interval(1.0 / fastest, self.tick)
+        self.tick()
+        self.call_after_refresh(self._drawn_once)
+
+    def _drawn_once(self) -> None:
+        self._drawn = True
+        if self._early_exit is None:
+            self.start()
+        else:
+            self.exit(return_code=self._early_exit)
+
+    def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        """Leave. Textual fails when told to while it still mounts, so before the first frame it waits."""
+        if self._drawn:
+            super().exit(result, return_code, message)
+        else:
+            self._early_exit = return_code
+
+    def start(self) -> None:
+        """Start the source, or start it again."""
+        self.running = asyncio.create_task(self.source.run(self.fold))
+
+    def fold(self, event: Message) -> None:
+        """Take one event in; drawing comes later."""
+        self.state = reduce(self.state, event, self.clock())
+
+    @property
+    def frame(self) -> Frame:
+        """What there is to draw now."""
+        return Frame(self.state, self.view, self.clock())
+
+    def tick(self) -> None:
+        """Draw what changed, and say what must be said."""
+        frame = self.frame
+        for screen in self.screen_stack:
+            show = getattr(screen, "show", None)
+            if show is not None and screen.is_mounted:
+                show(frame)
+        self._tell_alerts()
+        self._tell_title(frame)
+
+    # ------------------------------------------------------------------------------ telling
+
+    def _tell_alerts(self) -> None:
+        for alert in self.state.alerts:
+            if alert.serial <= self._alerted:
+                continue
+            self._alerted = alert.serial
+            if alert.level != "quiet":
+                severity = alert.level if alert.level in ("warning", "error") else "information"
+                self.notify(alert.text, severity=severity, markup=False)  # type: ignore[arg-type]
+            if alert.bell and not self.app_focus and self.ui.notifications:
+                self.bell()
+                self._set_title(f"(!) {alert.text}")
+
+    def _tell_title(self, frame: Frame) -> None:
+        """The terminal's title: model, state and held-out loss, for those who look elsewhere."""
+        if frame.now - self._titled[1] < TITLE_SECONDS or not self.app_focus:
+            return
+        now = status(self.state, frame.now)
+        name = self.state.hello.model if self.state.hello else ""
+        parts = [f"{now.glyph} {now.word}", name]
+        if self.state.held_out is not None:
+            unit = "bits" if self.view.bits else "nats"
+            parts.append(f"{loss(self.state.held_out.nats, self.view.bits, 2)} {unit}")
+        self._set_title(" · ".join(part for part in (*parts, "minagi") if part))
+
+    def _set_title(self, title: str) -> None:
+        if title != self._titled[0] and self._driver is not None and not self.is_headless:
+            self._driver.write(title_sequence(title))
+        self._titled = (title, self.clock())
+
+    # ------------------------------------------------------------------- asking and looking
+
+    def ask(self, kind: type[Command], **fields: object) -> bool:
+        """Send a command and keep it as pending until its acknowledgement."""
+        if not self.source.live:
+            self.notify("There is no worker to ask. R starts it again.", severity="warning", markup=False)
+            return False
+        self._last_id += 1
+        command = kind(id=self._last_id, **fields)
+        self.fold(Asked(command))
+        if not self.source.send(command):
+            self.fold(protocol.Ack(command.id, command.type, False, "The worker takes no more commands."))
+        self.tick()
+        return True
+
+    def look(self, **changes: object) -> None:
+        """Look at the state in another way."""
+        self.view = replace(self.view, **changes)  # type: ignore[arg-type]
+        self.tick()
+
+    @property
+    def typing(self) -> bool:
+        """The text field has the focus."""
+        return isinstance(self.focused, ChatInput)
+
+    @property
+    def pane(self):
+        """The chosen pane."""
+        return self._desk.deck.panes[self._desk.deck.chosen]
+
+    @property
+    def chat_pane(self) -> ChatPane:
+        pane = self._desk.deck.panes["chat"]
+        assert isinstance(pane, ChatPane)
+        return pane
