@@ -65,6 +65,10 @@ class OracleText:
     position: int = 0
     vote: Tensor | None = None
 
+    def detach(self) -> None:
+        """No gradient reaches what was read so far."""
+        self.layers = [[(k.detach(), v.detach()) for k, v in layer] for layer in self.layers]
+
 
 @dataclass
 class Pass:
@@ -168,11 +172,19 @@ class OracleLoss:
 
 
 def loss(
-    model: Oracle, ids: Sequence[int], targets: Sequence[int], rows: int, pool_aux: float, share: Tensor
+    model: Oracle,
+    ids: Sequence[int],
+    targets: Sequence[int],
+    rows: int,
+    pool_aux: float,
+    share: Tensor,
+    text: OracleText | None = None,
 ) -> tuple[OracleLoss, Pass]:
-    """The training loss of one new text, and its forward."""
+    """The training loss of one new text, or of the next part of `text`, and its forward."""
     depth = model.depth
-    done = run(model, model.new_text(), ids, rows, training=True, bptt=depth.bptt_window, share=share)
+    text = text or model.new_text()
+    text.detach()
+    done = run(model, text, ids, rows, training=True, bptt=depth.bptt_window, share=share)
     prior = [depth.halt_prior * (1 - depth.halt_prior) ** n for n in range(rows)]
     prior = [g / sum(prior) for g in prior]
     nats, kls, depths = [], [], []

@@ -35,14 +35,19 @@ class Text:
             self._kv = bigger
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Put k, v [T, H, hd] behind what `layer` holds; returns all its keys and values [P+T, H, hd]."""
-        end = self.position + k.shape[0]
-        self._kv[layer, 0, self.position : end] = k
-        self._kv[layer, 1, self.position : end] = v
+        """Put k, v [T, H, hd] behind what `layer` holds; returns all its keys and values [P+T, H, hd].
+
+        What is kept is detached: a gradient reaches k and v as they are given here and nothing before them.
+        """
+        past, end = self.position, self.position + k.shape[0]
+        self._kv[layer, 0, past:end] = k.detach()
+        self._kv[layer, 1, past:end] = v.detach()
+        if k.requires_grad:
+            return torch.cat((self._kv[layer, 0, :past], k)), torch.cat((self._kv[layer, 1, :past], v))
         return self._kv[layer, 0, :end], self._kv[layer, 1, :end]
 
     def append_from(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Put the same k, v behind `layer` and every deeper one (a halted character's carried keys)."""
         end = self.position + k.shape[0]
-        self._kv[layer:, 0, self.position : end] = k
-        self._kv[layer:, 1, self.position : end] = v
+        self._kv[layer:, 0, self.position : end] = k.detach()
+        self._kv[layer:, 1, self.position : end] = v.detach()

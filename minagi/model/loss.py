@@ -42,14 +42,24 @@ def sample_rows(net: Network, generator: torch.Generator | None) -> int:
 
 
 def training_loss(
-    net: Network, ids: Tensor, targets: Tensor, forward: Forward, rows: int, pool_aux: float
+    net: Network,
+    ids: Tensor,
+    targets: Tensor,
+    forward: Forward,
+    rows: int,
+    pool_aux: float,
+    cached: bool = False,
 ) -> Loss:
     """Read ids [T] as a new text and score targets [T].
+
+    `cached` reads them behind what the forward's text holds, and moves its position on: the gradient
+    stays within these characters. Every part of one text takes the same `rows`, for a row sees only
+    what earlier parts left in it.
 
     A character's terms in rows after it halted have the values it halted with, so each distinct
     readout is scored once and `where` [rows, T] says which one counts in which row.
     """
-    plan = Plan(rows, bptt=net.depth.bptt_window)
+    plan = Plan(rows, bptt=net.depth.bptt_window, cached=cached)
     readouts: list[Tensor] = []
     halts: list[Tensor] = []
     owners: list[Tensor] = []
@@ -67,6 +77,8 @@ def training_loss(
             readouts.append(yf)
             halts.append(halt)
             owners.append(owner)
+    if cached:
+        forward.text.position += ids.shape[0]
     logits = net.logits(torch.cat(readouts))
     ce = F.cross_entropy(logits, targets.index_select(0, torch.cat(owners)), reduction="none")
     ce = ce.index_select(0, where.flatten()).view(where.shape)

@@ -112,7 +112,7 @@ def halting_rows(net: Network, x: Tensor, forward: Forward, plan: Plan) -> Itera
         if not q.shape[0]:
             if plan.cached:
                 text.append_from(first_layer + row, k_all, v_all)
-            elif left is not None:  # all halted in the row before this one detached: nobody runs it
+            if left is not None:  # all halted in the row before this one detached: nobody runs it
                 nobody = remaining.bool()
                 yield Row(row, positions, h[:0], remaining, nobody, left)
             return

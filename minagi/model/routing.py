@@ -29,8 +29,15 @@ class Card(Protocol):
     def experts(self) -> int:
         """E, how many experts the pool holds."""
 
-    def begin_forward(self, training: bool) -> None:
-        """A forward begins; whatever was admitted before may leave the card again."""
+    def begin_forward(self, training: bool, opens: bool) -> None:
+        """A forward begins; whatever was admitted before may leave the card again, but for what waits for
+        a step. `opens`: it reads a text from its first character on."""
+
+    def fitting(self, experts: list[int]) -> list[int]:
+        """Of these, in order, those that the card can take beside what waits for a step."""
+
+    def waiting(self) -> list[int]:
+        """The experts on the card that wait for a step."""
 
     def admit(self, experts: list[int]) -> list[int]:
         """Bring these experts (places in pool order) onto the card; their slots in the same order."""
@@ -70,15 +77,21 @@ class Forward:
     traces: list[Trace] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.card.begin_forward(self.training)
+        self.card.begin_forward(self.training, opens=self.text.position == 0)
 
     @property
     def room(self) -> int:
         return min(self.routing.resident, self.card.experts) - len(self.admitted)
 
     def admit(self, experts: list[int]) -> None:
-        """Admit these experts, in this order, up to the room there is."""
-        experts = experts[: self.room]
+        """Admit these experts, in this order, up to the room there is.
+
+        Where several forwards make one step, what the earlier ones were admitted stays on the card; a later
+        one takes of its own choice what is there or fits beside it, and what is there where nothing fits.
+        """
+        experts = self.card.fitting(experts)[: self.room]
+        if not experts and not self.admitted:
+            experts = self.card.waiting()[: self.room]
         if experts:
             self.slots += self.card.admit(experts)
             self.admitted += experts

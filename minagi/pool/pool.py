@@ -54,17 +54,38 @@ class ExpertPool:
 
     # ---- a forward
 
-    def begin_forward(self, training: bool) -> None:
-        """A new forward: admissions start over. Slots waiting for a step stay where they are."""
+    def begin_forward(self, training: bool, opens: bool = True) -> None:
+        """A new forward: admissions start over. Slots waiting for a step stay where they are.
+
+        `opens`: it reads a text from its first character on, which is what the text clock counts.
+        """
         self._clock += 1
         self._training = training
         if training:
-            self.telemetry.begin_forward()
+            self.telemetry.begin_forward(opens)
             self.arrived = []
 
     def admission_share(self) -> Tensor:
         """[E] each expert's share of recent admissions, sums to 1."""
         return torch.from_numpy(self.telemetry.share()).float().to(self.slots.levels[0].up.device)
+
+    def fitting(self, experts: list[int]) -> list[int]:
+        """Of these experts (places), in order, those that have a slot beside what waits for a step."""
+        waiting = {self._slots[index].uid for index in self._to_step}
+        free = self.slots.count - len(waiting)
+        fitting = []
+        for place in experts:
+            if self.telemetry.uid[place] in waiting:
+                fitting.append(place)
+            elif free:
+                fitting.append(place)
+                free -= 1
+        return fitting
+
+    def waiting(self) -> list[int]:
+        """Places of the experts that were admitted since the last step."""
+        uids = {self._slots[index].uid for index in self._to_step}
+        return [place for place, uid in enumerate(self.telemetry.uid) if uid in uids]
 
     def admit(self, experts: list[int]) -> list[int]:
         """Bring experts (places) onto the card; returns their slots in the same order."""

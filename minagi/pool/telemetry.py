@@ -40,9 +40,9 @@ class Telemetry:
     def __len__(self) -> int:
         return len(self.uid)
 
-    def begin_forward(self) -> None:
-        """A training forward from position 0 begins: one text more, and recent admissions fade."""
-        self.segments += 1
+    def begin_forward(self, opens: bool = True) -> None:
+        """A training forward begins: recent admissions fade, and it is one text more if it `opens` one."""
+        self.segments += opens
         self.recent *= 1 - RECENT
 
     def admitted(self, experts: list[int]) -> None:
