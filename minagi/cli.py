@@ -18,6 +18,7 @@ COMMANDS = {
     "read": "read text and learn from it",
     "write": "write on after a prompt",
     "eval": "measure how well a model predicts a text",
+    "probe": "whether depth follows difficulty, by additions",
     "info": "what a weights directory holds",
     "snapshots": "the kept checkpoints of a model",
     "revert": "make a model what it was at a kept checkpoint",

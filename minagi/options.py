@@ -130,7 +130,7 @@ def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
     group.add_argument("--chars", type=count, metavar="N", help="end after N characters")
     group.add_argument("--steps", type=count, metavar="N", help="end after N steps")
     group.add_argument("--passes", type=_positive, metavar="N", help="end after N times the text")
-    group.add_argument("--seed", type=_natural, metavar="N", help="seed of everything random")
+    group.add_argument("--seed", type=natural, metavar="N", help="seed of everything random")
     group.add_argument("--lr-reset", action="store_true", help="start at the full learning rate again")
     group.add_argument("--follow-symlinks", action="store_true", help="read what symbolic links point to")
     group.add_argument(
@@ -138,7 +138,7 @@ def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
         help="go back when held-out is over X times its best (default: 1.5)",
     )  # fmt: skip
     group.add_argument(
-        "--max-reverts", type=_natural, default=3, metavar="N", help="stop after N times back (default: 3)"
+        "--max-reverts", type=natural, default=3, metavar="N", help="stop after N times back (default: 3)"
     )
 
 
@@ -154,7 +154,7 @@ def path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def _natural(text: str) -> int:
+def natural(text: str) -> int:
     number = int(float(text)) if _COUNT.fullmatch(text) else -1
     if "e" not in text.lower() and number >= 0:
         number = int(text.replace("_", ""))
@@ -164,7 +164,7 @@ def _natural(text: str) -> int:
 
 
 def count(text: str) -> int:
-    number = _natural(text)
+    number = natural(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1 is needed")
     return number

@@ -10,6 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from minagi.finite import finite
 from minagi.steering import CONTROLS, INVISIBLE, LINE_BREAKS, REPLACEMENT
 
@@ -37,6 +40,14 @@ def put(text: str) -> None:
 def put_json(value: Any) -> None:
     """One JSON object as one line on stdout."""
     put(json.dumps(finite(value), ensure_ascii=True, allow_nan=False))
+
+
+def put_table(table: Table) -> None:
+    """A table on stdout, its cells made harmless by whoever filled it. Plain text, as wide as the terminal."""
+    console = Console(file=sys.stdout, color_system=None, markup=False, emoji=False, highlight=False)
+    with console.capture() as shown:
+        console.print(table)
+    put(shown.get().rstrip("\n"))
 
 
 def harmless(text: str) -> str:

@@ -48,6 +48,14 @@ class Written:
     rows: list[int]
 
 
+@dataclass(frozen=True)
+class Looked:
+    """How a short text was read, a list entry a symbol: the rows it took, and the id held likeliest next."""
+
+    rows: list[int]
+    expected: list[int]
+
+
 class ReaderLike(Protocol):
     """A model opened for reading and writing only, as `minagi.training.session.open_reader` gives it."""
 
@@ -67,6 +75,10 @@ class ReaderLike(Protocol):
 
         Returns `nats`, `bits_per_byte`, `bytes`, `stderr`, `subjects` (name -> the same) and `context`.
         """
+        ...
+
+    def look(self, text: bytes) -> Looked:
+        """Read a short text as a new one."""
         ...
 
     def close(self) -> None:

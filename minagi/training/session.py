@@ -13,6 +13,8 @@ import torch
 from minagi.config import LoadedSettings, Settings, profiles, with_profile
 from minagi.errors import UsageError, WeightsError
 from minagi.hardware import Hardware, choose_device, detect
+from minagi.model.reading import read
+from minagi.model.routing import Forward
 from minagi.text import alphabet
 from minagi.text.collect import collect, collect_to_measure
 from minagi.text.corpus import read_span
@@ -21,7 +23,7 @@ from minagi.text.watch import CorpusWatcher
 from minagi.training.checkpoints import ours_of
 from minagi.training.engine import Engine, depth_warnings
 from minagi.training.evaluate import LN2, Score
-from minagi.training.request import SessionRequest, Written
+from minagi.training.request import Looked, SessionRequest, Written
 from minagi.training.start import Start
 from minagi.training.trainer import Trainer
 from minagi.training.writing import REPLY_ENDS, Writer
@@ -195,6 +197,15 @@ class Reader:
                     total.add(nats, size)
             subjects[subject.name] = _figures(score)
         return {**_figures(total), "subjects": subjects, "context": self.window}
+
+    def look(self, text: bytes) -> Looked:
+        """Read a short text (at least one byte) as a new one: rows and expectation of each symbol."""
+        net = self.engine.net
+        ids = torch.from_numpy(alphabet.encode(text).astype("int64")).to(net.tok_emb.weight.device)
+        generator = torch.Generator().manual_seed(0)  # select_temperature draws alike every time
+        forward = Forward(self.engine.pool, net.new_text(1), self.engine.routing, generator=generator)
+        reading = read(net, ids, forward, cached=False)
+        return Looked(reading.rows.tolist(), reading.logits.argmax(-1).tolist())
 
     def close(self) -> None:
         """Give back files and memory."""
