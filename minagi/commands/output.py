@@ -43,7 +43,7 @@ def put_json(value: Any) -> None:
 
 
 def put_table(table: Table) -> None:
-    """A table on stdout, its cells made harmless by whoever filled it. Plain text, as wide as the terminal."""
+    """A table on stdout as plain text; whoever filled it has made its cells harmless."""
     console = Console(file=sys.stdout, color_system=None, markup=False, emoji=False, highlight=False)
     with console.capture() as shown:
         console.print(table)

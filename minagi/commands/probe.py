@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from rich.table import Table
 from minagi.commands.output import put, put_json, put_table, say
 from minagi.commands.reading import OpenReader, open_model
 from minagi.errors import EXIT_OK, UsageError
-from minagi.measure.additions import DIGITS, lines
-from minagi.measure.depth import WORKING, DepthProbe, probe
+from minagi.experiments.additions import DIGITS, lines
+from minagi.experiments.depth import WORKING, DepthProbe, probe
 from minagi.options import READING, Parser, add_machine, add_settings, count, natural, path
 
 SAMPLES_MAX = 100_000
@@ -112,7 +113,8 @@ def _generate(number: int, seed: int, out: Path | None) -> None:
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}.") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # renamed, or never made
+            unfinished.unlink()
     say(f"{number:,} additions are in {out}.")
 
 

@@ -239,6 +239,21 @@ def test_use_of_experts_is_counted_in_training_only(home: Home) -> None:
     session.close()
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_looking_at_a_text_tells_rows_and_expectations(home: Home, temperature: float) -> None:
+    home.made(5)
+    before = tree(home.weights)
+    reader = reader_of(home, {"pool.select_temperature": temperature})
+    looked = reader.look(b"The <user>letters")
+    assert looked == reader.look(b"The <user>letters")
+    assert len(looked.rows) == len(looked.expected) == 4 + 1 + 7
+    assert set(looked.rows) <= {1, 2, 3} and all(0 <= symbol < 265 for symbol in looked.expected)
+    assert tree(home.weights) == before
+    first = reader.write(b"The letters", 1, raw=True)
+    assert first.ids == reader.look(b"The letters").expected[-1:]
+    reader.close()
+
+
 def test_a_reader_needs_a_model(home: Home) -> None:
     with pytest.raises(WeightsError, match="holds no model yet"):
         reader_of(home)

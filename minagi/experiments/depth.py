@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from minagi.measure.additions import DIGITS, Addition, questions
+from minagi.experiments.additions import DIGITS, Addition, questions
 from minagi.training.request import Looked
 
 WORKING = 0.15  # rows that the longest additions take more than the shortest
