@@ -50,6 +50,7 @@ def parser() -> Parser:
     own.add_argument(
         "--no-headless", action="store_true", help="fail without a terminal instead of reading unseen"
     )
+    own.add_argument("--yes", action="store_true", help="start a new model without showing it first")
     add_run(made, saves=True)
     add_machine(made)
     add_settings(made, (*ENGINE, "plots", "ui"))
@@ -79,6 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         app = MinagiApp(
             source, loaded.settings.ui, table, recent_span=loaded.settings.plots.last * _MILLION,
             strength=loaded.settings.decoding.adapt_strength, charts=loaded.settings.plots.enabled,
+            first_run=not (source.recorded or arguments.yes or _has_model(loaded.settings.data.weights)),
         )  # fmt: skip
     except MinagiError as error:
         _say(str(error))
@@ -94,6 +96,11 @@ def _source(arguments: argparse.Namespace) -> Source:
         return Recording(arguments.replay, arguments.speed)
     session_request(arguments)
     return Worker(worker_command(engine_flags(arguments)))
+
+
+def _has_model(weights: Path) -> bool:
+    """Whether there is something to go on with, told from the one file that every model has."""
+    return (weights / "manifest.json").exists()
 
 
 def _check_theme(loaded: LoadedSettings) -> None:

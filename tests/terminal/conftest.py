@@ -127,8 +127,10 @@ def start() -> Iterator[Callable[..., Program]]:
     """Starts a program in a terminal; whatever is left of it ends with the test."""
     programs: list[Program] = []
 
-    def starter(place: Place, *argv: str | Path, **options: object) -> Program:
+    def starter(place: Place, *argv: str | Path, welcome: bool = False, **options: object) -> Program:
         program, *arguments = argv or ("minagi-tui", "text.txt", "--weights", "w")
+        if program == "minagi-tui" and not welcome:
+            arguments.append("--yes")
         programs.append(Program([SCRIPTS / program, *arguments], place.folder, place.environ, **options))
         return programs[-1]
 

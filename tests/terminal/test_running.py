@@ -21,7 +21,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     place = make_place(tmp_path_factory.mktemp("running"))
     rows = ("--max-steps", "48", "--min-steps", "48")
     program = Program(
-        [SCRIPTS / "minagi-tui", "text.txt", "--weights", "w", *rows], place.folder, place.environ
+        [SCRIPTS / "minagi-tui", "text.txt", "--weights", "w", "--yes", *rows], place.folder, place.environ
     )
     yield program
     program.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from conftest import SCRIPTS, Place, without_root_powers
-from terminal_program import Program
+from terminal_program import ENTER, Program
 
 pytestmark = pytest.mark.pty
 Start = Callable[..., Program]
@@ -19,6 +19,34 @@ def test_the_first_frame_waits_for_nothing(place: Place, start: Start) -> None:
     app = start(place)
     app.until("starting")
     assert app.seconds < 10, "bench/ measures it; this is only to notice torch being waited for"
+
+
+def test_a_new_model_is_shown_first_and_one_key_starts_it(place: Place, start: Start) -> None:
+    app = start(place, welcome=True)
+    app.until("A new model")
+    app.until("to read everything once")
+    app.until("‖ paused")
+    step = app.step
+    app.pump(0.5)
+    assert app.step == step, "it waits"
+    app.press(ENTER)
+    app.until_gone("A new model")
+    app.until_step()
+    app.signal(signal.SIGTERM)
+    assert app.end() == 143
+    assert place.saved_step() > step
+    again = start(place, welcome=True)
+    again.until_step()
+    assert "A new model" not in again.screen
+
+
+def test_a_new_model_that_is_not_wanted_leaves_nothing(place: Place, start: Start) -> None:
+    app = start(place, welcome=True)
+    app.until("to read everything once")
+    app.press("q")
+    assert app.end() == 0
+    assert app.left_on() == []
+    assert not (place.weights / "manifest.json").exists()
 
 
 def nowhere(place: Place) -> tuple[str, ...]:

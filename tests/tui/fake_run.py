@@ -221,10 +221,14 @@ class Clock:
 
 @asynccontextmanager
 async def opened(
-    source: FakeSource, size: tuple[int, int] = (120, 40), ui: Ui | None = None, now: float = START
+    source: FakeSource,
+    size: tuple[int, int] = (120, 40),
+    ui: Ui | None = None,
+    now: float = START,
+    first_run: bool = False,
 ) -> AsyncIterator[tuple[MinagiApp, Pilot]]:
     """The app over a scripted source, its clock standing still, no animation and no blinking."""
-    app = MinagiApp(source, ui or Ui(), clock=Clock(now), recent_span=1e8)
+    app = MinagiApp(source, ui or Ui(), clock=Clock(now), recent_span=1e8, first_run=first_run)
     app.animation_level = "none"
     async with app.run_test(size=size) as pilot:
         await pilot.pause()

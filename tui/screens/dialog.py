@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -15,16 +16,20 @@ from textual.widgets import Button, Static
 
 from tui.panes.base import Frame
 
+LOW = 20  # lines of the terminal below which a dialog has no frame and no empty lines
+_AROUND, _AROUND_LOW = 8, 3  # lines that heading, buttons and the frame take
 Answer = TypeVar("Answer")
 
 
 class Dialog(ModalScreen[Answer]):
-    """A question. `choices` are (id, label); the first has the focus."""
+    """A question. `choices` are (id, label); the first has the focus. What does not fit is scrolled to."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "cancel", show=False),
         Binding("left,up", "app.focus_previous", show=False),
         Binding("right,down", "app.focus_next", show=False),
+        Binding("pageup", "scroll(-5)", show=False),
+        Binding("pagedown", "scroll(5)", show=False),
     ]
     heading = ""
     choices: tuple[tuple[str, str], ...] = ()
@@ -32,7 +37,8 @@ class Dialog(ModalScreen[Answer]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content(self.heading), classes="heading")
-            yield from self.body()
+            with VerticalScroll(classes="body", can_focus=False):
+                yield from self.body()
             with Horizontal(classes="buttons"):
                 for id, label in self.choices:
                     yield Button(Content(label), id=id, compact=True)
@@ -40,6 +46,13 @@ class Dialog(ModalScreen[Answer]):
     def body(self) -> Iterable[Widget]:
         """What stands between heading and buttons."""
         return ()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """The buttons stay on the screen, however low it is."""
+        low = event.size.height < LOW
+        self.set_class(low, "-low")
+        room = event.size.height - (_AROUND_LOW if low else _AROUND)
+        self.query_one(".body").styles.max_height = max(1, room)
 
     def show(self, frame: Frame) -> None:
         """The state moved on while the question stands."""
@@ -55,3 +68,7 @@ class Dialog(ModalScreen[Answer]):
     def action_cancel(self) -> None:
         """The harmless way out."""
         self.dismiss(None)
+
+    def action_scroll(self, lines: int) -> None:
+        """Move the text."""
+        self.query_one(".body", VerticalScroll).scroll_relative(y=lines, animate=False)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -40,11 +39,7 @@ class HelpScreen(Dialog[None]):
         self._table = table
 
     def body(self) -> Iterable[Widget]:
-        yield VerticalScroll(Static(help_text(self._table)), id="help-keys", can_focus=False)
-
-    def action_scroll(self, lines: int) -> None:
-        """Move the list."""
-        self.query_one("#help-keys", VerticalScroll).scroll_relative(y=lines, animate=False)
+        yield Static(help_text(self._table))
 
     def answer(self, choice: str) -> None:
         self.dismiss(None)

@@ -9,7 +9,6 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from tui.keymap import PANES, shown
-from tui.shell.leaving import Leaving
 from tui.shell.looking import Looking
 from tui.shell.running import Running
 from tui.shell.talking import Talking
@@ -17,7 +16,7 @@ from tui.shell.talking import Talking
 __all__ = ["MinagiApp"]
 
 
-class MinagiApp(Running, Talking, Looking, Leaving):
+class MinagiApp(Running, Talking, Looking):
     """The whole program but for its command line."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -34,7 +34,7 @@ class Core(App[None], inherit_bindings=False):
     """State, drawing, commands. What keys do is added by the classes beside this one.
 
     `clock` gives Unix time. The source's task outlives the app's own loop, so that a worker is still
-    listened to while it saves.
+    listened to while it saves. On the `first_run` of a model a screen comes first that tells what was found.
     """
 
     CSS_PATH = "../app.tcss"
@@ -48,12 +48,14 @@ class Core(App[None], inherit_bindings=False):
         recent_span: float = 0.0,
         strength: float = 2.5,
         charts: bool = True,
+        first_run: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
         self.source = source
         self.ui = ui
         self.table = table
+        self.first_run = first_run
         self.clock = clock
         self.state = initial(clock(), recent_span)
         self.view = View(strength=strength, charts=charts)

@@ -10,6 +10,7 @@ from functools import partial
 from minagi.errors import EXIT_FAILED, EXIT_OK
 from tui.screens.died import DiedScreen
 from tui.screens.quit import LeavingScreen, QuitScreen
+from tui.screens.welcome import WelcomeScreen
 from tui.shell.core import Core
 from tui.terminal import in_foreground
 
@@ -66,7 +67,7 @@ class Leaving(Core):
         if answer == "restart":
             self.start()
         elif answer == "quit":
-            self._leave(save=False)
+            self.leave(save=False)
 
     def action_suspend(self) -> None:
         """Give the terminal to the shell until it is told fg. Training goes on meanwhile."""
@@ -85,7 +86,7 @@ class Leaving(Core):
     def action_leave(self) -> None:
         """Ask what to keep; asked again, take the safe answer."""
         screen = self.screen
-        if isinstance(screen, (QuitScreen, LeavingScreen)):
+        if isinstance(screen, (QuitScreen, LeavingScreen, WelcomeScreen)):
             screen.again()
         elif self.source.recorded or not self.source.live:
             self._gone()
@@ -96,16 +97,17 @@ class Leaving(Core):
         """ctrl+c: a hint first, then save and quit."""
         now = self.clock()
         if now - self._interrupted_at <= TWICE_SECONDS:
-            self._leave(save=True)
+            self.leave(save=True)
             return
         self._interrupted_at = now
         self.notify("ctrl+c once more saves and quits.", timeout=TWICE_SECONDS, markup=False)
 
     def _after_quit(self, answer: str | None) -> None:
         if answer is not None:
-            self._leave(save=answer == "save")
+            self.leave(save=answer == "save")
 
-    def _leave(self, save: bool) -> None:
+    def leave(self, save: bool) -> None:
+        """End the worker, which saves or not, then the app."""
         if self._departure is not None:
             return
         self.push_screen(LeavingScreen(save, self.clock()))

@@ -5,11 +5,39 @@ from __future__ import annotations
 from minagi import protocol
 from tui.screens.name import NameScreen
 from tui.screens.revert import RevertScreen
-from tui.shell.core import Core
+from tui.screens.welcome import WelcomeScreen
+from tui.shell.leaving import Leaving
+
+REHEARSAL_SECONDS = 2.0  # of reading, behind the first screen
 
 
-class Running(Core):
-    """Pause, save, go back, measure, start again."""
+class Running(Leaving):
+    """Pause, save, go back, measure, start again; and the first start of a new model."""
+
+    _rehearsed_at: float | None = None  # when the first step of a new model was told
+    _rested = False  # it was paused until the key that starts it
+
+    def on_mount(self) -> None:
+        if self.first_run:
+            self.push_screen(WelcomeScreen(self.frame), self._after_welcome)
+
+    def tick(self) -> None:
+        """A new model reads its first pages while the welcome stands, to find out its pace; then it waits."""
+        super().tick()
+        if self._rested or not any(isinstance(screen, WelcomeScreen) for screen in self.screen_stack):
+            return
+        now = self.clock()
+        if self._rehearsed_at is None and self.state.metrics.chars_per_second:
+            self._rehearsed_at = now
+        elif self._rehearsed_at is not None and now - self._rehearsed_at >= REHEARSAL_SECONDS:
+            self._rested = True
+            self.ask(protocol.Pause)
+
+    def _after_welcome(self, answer: str | None) -> None:
+        if answer == "leave":
+            self.leave(save=False)
+        elif self._rested:
+            self.ask(protocol.Resume)
 
     def action_pause(self) -> None:
         pausing = any(pending.command.type == "pause" for pending in self.state.pending)
