@@ -19,6 +19,7 @@ COMMANDS = {
     "write": "write on after a prompt",
     "eval": "measure how well a model predicts a text",
     "probe": "whether depth follows difficulty, by additions",
+    "pack": "make a corpus of files, for stream",
     "info": "what a weights directory holds",
     "snapshots": "the kept checkpoints of a model",
     "revert": "make a model what it was at a kept checkpoint",

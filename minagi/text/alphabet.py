@@ -7,6 +7,7 @@ every byte string.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ BYTES = 256
 VOCAB_SIZE = BYTES + len(MARKERS)
 ID_OF = {marker: BYTES + i for i, marker in enumerate(MARKERS)}
 
+END_OF_TEXT = ID_OF[b"<|endoftext|>"]
+
+_LONGEST = max(map(len, MARKERS))
 _MARKER = re.compile(rb"</?(?:think|user|bot|g)>|<\|endoftext\|>")
 
 Ids = npt.NDArray[np.uint16]
@@ -40,6 +44,20 @@ def encode(data: bytes, markers: bool = True) -> Ids:
     inside[starts + 1] += 1
     inside[ends] -= 1
     return ids[np.cumsum(inside[:-1]) == 0]
+
+
+def encode_blocks(blocks: Iterable[bytes]) -> Iterator[Ids]:
+    """The ids of a text that comes in blocks; a marker may lie across two of them."""
+    rest = b""
+    for block in blocks:
+        data = rest + block
+        begun = data.rfind(b"<", max(0, len(data) - _LONGEST + 1))  # of a marker the next block may end
+        done = len(data) if begun < 0 else begun
+        rest = data[done:]
+        if done:
+            yield encode(data[:done])
+    if rest:
+        yield encode(rest)
 
 
 def decode(ids: npt.ArrayLike) -> bytes:

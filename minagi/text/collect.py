@@ -67,8 +67,9 @@ def collect(
     exclude: Sequence[Path] = (),
     follow_symlinks: bool = False,
     max_file_bytes: int = MAX_FILE_BYTES,
+    share: float = splitting.SHARE,
 ) -> Corpus:
-    """Every text under `paths`, by subject, with its part held out.
+    """Every text under `paths`, by subject, with its part held out: about `share` of each subject.
 
     `held_out` is a folder of text that is measured and never read; where it is not there, or holds
     no text, a part of each subject is kept back instead: the one `recorded` by an earlier start
@@ -87,7 +88,7 @@ def collect(
             out = tuple(apart.pop(name, (root, []))[1])
             subject = Subject(name, root, tuple(files), out)
         else:
-            subject, kept = splitting.split(name, root, files, earlier)
+            subject, kept = splitting.split(name, root, files, earlier, share)
             choice.update(kept)
         if subject.train or subject.held_out:
             subjects.append(subject)

@@ -14,13 +14,15 @@ from pathlib import Path
 from minagi.text.corpus import Choice, Subject, TextGoneError, TextSpan, read_span
 
 SHARE = 0.05
-MOST = 0.10  # share that whole files may add up to
+SHARE_MAX = 0.5
 FEWEST = 64  # characters worth measuring or reading on
 ENOUGH = 256  # characters a subject must have to give any up
 
 
-def split(name: str, root: Path, files: Sequence[TextSpan], recorded: Choice) -> tuple[Subject, Choice]:
-    """Divide whole files into text to read and text held out.
+def split(
+    name: str, root: Path, files: Sequence[TextSpan], recorded: Choice, share: float = SHARE
+) -> tuple[Subject, Choice]:
+    """Divide whole files into text to read and text held out, about `share` of it (at most half).
 
     `recorded` is the choice of an earlier start: where it names text of this subject that is still
     there (and is not most of it), exactly that stays held out and everything new is read. Returns the
@@ -29,7 +31,7 @@ def split(name: str, root: Path, files: Sequence[TextSpan], recorded: Choice) ->
     keys = {span.path: f"{name}/{_relative(span.path, root)}" for span in files}
     kept = _still_there(files, keys, recorded)
     if not FEWEST <= sum(span.chars for span in kept) <= sum(file.chars for file in files) / 2:
-        kept = _choose(files, keys)
+        kept = _choose(files, keys, share)
     kept.sort(key=lambda span: keys[span.path])
     held = {span.path: span for span in kept}
     train = []
@@ -59,17 +61,18 @@ def _still_there(files: Sequence[TextSpan], keys: dict[Path, str], recorded: Cho
     return kept
 
 
-def _choose(files: Sequence[TextSpan], keys: dict[Path, str]) -> list[TextSpan]:
+def _choose(files: Sequence[TextSpan], keys: dict[Path, str], share: float) -> list[TextSpan]:
     total = sum(file.chars for file in files)
     if total < ENOUGH:
         return []
-    wanted = max(SHARE * total, min(FEWEST, total / 5))
+    wanted = max(share * total, min(FEWEST, total / 5))
+    most = min(2 * share, (1 + share) / 2) * total  # that whole files may add up to
     kept: list[TextSpan] = []
     taken = 0
     for file in sorted(files, key=lambda file: _hash(keys[file.path])):
         if taken >= wanted:
             break
-        if taken + file.chars <= MOST * total:
+        if taken + file.chars <= most:
             kept.append(file)
             taken += file.chars
     if taken >= wanted / 2:
