@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import logging
 import os
@@ -12,6 +11,7 @@ from importlib.metadata import version
 
 from minagi.commands.output import say
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError, UsageError
+from minagi.options import nearest
 from minagi.worker.logfile import logging_to, open_log
 
 COMMANDS = {
@@ -24,6 +24,7 @@ COMMANDS = {
     "snapshots": "the kept checkpoints of a model",
     "revert": "make a model what it was at a kept checkpoint",
     "config": "every setting in effect, and where it came from",
+    "bench": "what this machine does with minagi, measured",
 }
 OVERVIEW = """usage: minagi COMMAND [flags]
 
@@ -88,9 +89,9 @@ def _run(argv: list[str]) -> int:
         print(OVERVIEW.format(commands="\n".join(f"  {c:<9} {text}" for c, text in COMMANDS.items())), end="")
         return EXIT_OK if argv else UsageError.exit_status
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" The nearest there is: {near[0]}." if near else ""
-        raise UsageError(f"There is no command {name[:60]!r}.{hint} minagi --help lists them.")
+        raise UsageError(
+            f"There is no command {name[:60]!r}.{nearest(name, COMMANDS)} minagi --help lists them."
+        )
     # Imported only now: each command pays for what it needs, and --help for nothing.
     return importlib.import_module(f"minagi.commands.{name}").main(rest)
 

@@ -82,11 +82,14 @@ def prepare_environment(
     hardware: config.Hardware,
     environ: MutableMapping[str, str] = os.environ,
     modules: Container[str] = sys.modules,
+    *,
+    shares: bool = True,
 ) -> int:
     """Set what torch reads when it is loaded; returns the number of threads.
 
-    `threads` None takes OMP_NUM_THREADS, or else every core but one. Waiting threads must sleep: on
-    a busy two-core machine spinning ones were measured to bring training to a halt.
+    `threads` None takes OMP_NUM_THREADS, or else every core but one. Where the machine is shared with other
+    programs waiting threads must sleep: on a busy two-core machine spinning ones were measured to bring
+    training to a halt. A benchmark that has it to itself (`shares` False) leaves them as they are.
     Raises RuntimeError when torch is loaded already, UsageError for a count below one.
     """
     if "torch" in modules:
@@ -95,9 +98,9 @@ def prepare_environment(
         raise UsageError(f"--threads is {threads}: at least one thread is needed.")
     given = environ.get("OMP_NUM_THREADS", "")
     count = threads or (int(given) if given.isdigit() and int(given) > 0 else default_threads())
-    environ.update(
-        OMP_NUM_THREADS=str(count), OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0", GOMP_SPINCOUNT="0"
-    )
+    environ["OMP_NUM_THREADS"] = str(count)
+    if shares:
+        environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0", GOMP_SPINCOUNT="0")
     if hardware.expandable_segments and sys.platform == "linux":
         # torch reads the first name from 2.9 on, the oldest allowed; users may have set any of them.
         if not any(name in environ for name in _ALLOCATOR_VARIABLES):
@@ -111,10 +114,15 @@ def prepare_environment(
 
 def default_threads() -> int:
     """Every core this process may use but one, which stays free for the terminal; at least one."""
+    return max(1, usable_cores() - 1)
+
+
+def usable_cores() -> int:
+    """Cores this process may use, its container's limit included; at least one."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = cgroup.cpu_limit()
-    return max(1, int(min(cores, quota or cores)) - 1)
+    return max(1, int(min(cores, quota or cores)))
 
 
 def lower_priority() -> None:

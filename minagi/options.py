@@ -52,10 +52,15 @@ class Parser(argparse.ArgumentParser):
         text = message[:1].upper() + message[1:].rstrip(".")
         match = re.search(r"unrecognized arguments: (--[^\s=]+)", message)
         if match:
-            near = difflib.get_close_matches(match[1], list(self._option_string_actions), n=1)
-            hint = f" The nearest there is: {near[0]}." if near else ""
+            hint = nearest(match[1], self._option_string_actions)
             raise UsageError(f"There is no flag {match[1]}.{hint} {self.prog} --help lists them.")
         raise UsageError(f"{text}. {self.prog} --help tells more.")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The sentence that names what was probably meant, with a space before it, or ""."""
+    near = difflib.get_close_matches(name[:200], list(known), n=1)
+    return f" The nearest there is: {near[0]}." if near else ""
 
 
 class _Refused(argparse.Action):
@@ -126,15 +131,15 @@ def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
         "--dry-run", dest="dry_run", action="store_true",
         help="change nothing on disk" + ("" if saves else " (default)"),
     )  # fmt: skip
-    group.add_argument("--minutes", type=_positive, metavar="M", help="end after M minutes")
+    group.add_argument("--minutes", type=positive, metavar="M", help="end after M minutes")
     group.add_argument("--chars", type=count, metavar="N", help="end after N characters")
     group.add_argument("--steps", type=count, metavar="N", help="end after N steps")
-    group.add_argument("--passes", type=_positive, metavar="N", help="end after N times the text")
+    group.add_argument("--passes", type=positive, metavar="N", help="end after N times the text")
     group.add_argument("--seed", type=natural, metavar="N", help="seed of everything random")
     group.add_argument("--lr-reset", action="store_true", help="start at the full learning rate again")
     group.add_argument("--follow-symlinks", action="store_true", help="read what symbolic links point to")
     group.add_argument(
-        "--revert-factor", type=_positive, default=1.5, metavar="X",
+        "--revert-factor", type=positive, default=1.5, metavar="X",
         help="go back when held-out is over X times its best (default: 1.5)",
     )  # fmt: skip
     group.add_argument(
@@ -170,7 +175,7 @@ def count(text: str) -> int:
     return number
 
 
-def _positive(text: str) -> float:
+def positive(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
