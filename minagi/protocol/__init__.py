@@ -17,6 +17,7 @@ from minagi.protocol.commands import (
     Cancel,
     Checkpoint,
     Command,
+    Continue,
     Evaluate,
     ListSnapshots,
     NewChat,
@@ -31,6 +32,7 @@ from minagi.protocol.commands import (
 from minagi.protocol.events import (
     EVENTS,
     Ack,
+    ConversationBegan,
     CorpusFound,
     Failure,
     Goodbye,
@@ -44,6 +46,7 @@ from minagi.protocol.events import (
     Pool,
     Probed,
     Rate,
+    Remembered,
     ReplyChunk,
     ReplyEnded,
     ReplyStarted,
@@ -57,9 +60,10 @@ from minagi.protocol.message import VERSION, Message
 from minagi.protocol.wire import MAX_LINE, ProtocolError, decode_command, decode_event, encode
 
 __all__ = [
-    "COMMANDS", "EVENTS", "MAX_LINE", "VERSION", "Ack", "Cancel", "Checkpoint", "Command", "CorpusFound",
-    "Evaluate", "Failure", "Goodbye", "Growth", "HeldOut", "Hello", "ListSnapshots", "Log", "Memory",
-    "Message", "Metrics", "NewChat", "Pause", "Phase", "Pool", "Probe", "Probed", "ProtocolError", "Rate",
-    "ReplyChunk", "ReplyEnded", "ReplyStarted", "Resume", "Revert", "Reverted", "Saved", "Set",
-    "Snapshots", "Stop", "Subjects", "Window", "Write", "decode_command", "decode_event", "encode",
+    "COMMANDS", "EVENTS", "MAX_LINE", "VERSION", "Ack", "Cancel", "Checkpoint", "Command", "Continue",
+    "ConversationBegan", "CorpusFound", "Evaluate", "Failure", "Goodbye", "Growth", "HeldOut", "Hello",
+    "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat", "Pause", "Phase", "Pool", "Probe",
+    "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk", "ReplyEnded", "ReplyStarted", "Resume",
+    "Revert", "Reverted", "Saved", "Set", "Snapshots", "Stop", "Subjects", "Window", "Write",
+    "decode_command", "decode_event", "encode",
 ]  # fmt: skip

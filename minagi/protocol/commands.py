@@ -63,6 +63,15 @@ class Write(Command):
     raw: bool = False  # no adaptive suppression
     strength: float | None = None  # of the suppression; None = the setting
     chat: bool = True
+    both: bool = False  # answer twice: adapted, which the conversation keeps, then raw beside it
+
+
+@dataclass(frozen=True)
+class Continue(Command):
+    """Go on with the last reply from where it stopped, in the manner it was begun."""
+
+    type: ClassVar[str] = "continue"
+    chars: int = 400  # at most
 
 
 @dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Evaluate(Command):
 
 @dataclass(frozen=True)
 class Set(Command):
-    """Change a run-time value. There is one key, rate_reset, and its value does not matter."""
+    """Change a run-time value: rate_reset (its value does not matter) or learn_from_chat (true or false)."""
 
     type: ClassVar[str] = "set"
     key: str = ""
@@ -114,6 +123,7 @@ class Stop(Command):
 COMMANDS: dict[str, type[Command]] = {
     cls.type: cls
     for cls in (
-        Pause, Resume, Checkpoint, ListSnapshots, Revert, Write, NewChat, Cancel, Probe, Evaluate, Set, Stop,
+        Pause, Resume, Checkpoint, ListSnapshots, Revert, Write, Continue, NewChat, Cancel, Probe, Evaluate,
+        Set, Stop,
     )
 }  # fmt: skip

@@ -237,11 +237,15 @@ class Reverted(Message):
 
 @dataclass(frozen=True)
 class ReplyStarted(Message):
-    """The model begins to answer command `id`."""
+    """The model begins to answer command `id`, or goes on with its last answer (`goes_on`)."""
 
     type: ClassVar[str] = "reply_started"
     id: int = 0
     variant: str = "adapted"  # adapted | raw
+    prompt: str = ""  # what is answered, for those who did not ask
+    strength: float = 0.0  # of the suppression
+    unread: int = 0  # characters at the prompt's beginning that the window has no room for
+    goes_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,6 +257,7 @@ class ReplyChunk(Message):
     data: str = ""
     rows: list[int] = field(default_factory=list)  # rows taken, one each a character
     loads: int = 0  # experts loaded onto the card for them
+    variant: str = "adapted"
 
 
 @dataclass(frozen=True)
@@ -262,8 +267,36 @@ class ReplyEnded(Message):
     type: ClassVar[str] = "reply_ended"
     id: int = 0
     reason: str = "finished"
-    chars: int = 0
+    chars: int = 0  # written for this command
     seconds: float = 0.0
+    variant: str = "adapted"
+
+
+@dataclass(frozen=True)
+class Remembered(Message):
+    """One exchange of an earlier session with this model, oldest first; a line of its chat history."""
+
+    type: ClassVar[str] = "remembered"
+    at: float = 0.0
+    prompt: str = ""
+    reply: str = ""  # markers spelled out; bytes that are no UTF-8 as lone surrogates (surrogateescape)
+    variant: str = "adapted"
+    strength: float = 0.0
+    reason: str = "finished"  # as in ReplyEnded
+    chars: int = 0
+    rows: int = 0  # sum over the characters
+    loads: int = 0
+    seconds: float = 0.0
+    goes_on: bool = False  # stands in the place of the one before, which was cut short
+    beside: bool = False  # a second answer to the prompt before, no part of the conversation
+
+
+@dataclass(frozen=True)
+class ConversationBegan(Message):
+    """What was said before belongs to another conversation."""
+
+    type: ClassVar[str] = "conversation_began"
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -326,6 +359,7 @@ EVENTS: dict[str, type[Message]] = {
     cls.type: cls
     for cls in (
         Hello, CorpusFound, Phase, Metrics, Memory, Pool, Growth, Window, HeldOut, Rate, Subjects, Saved,
-        Snapshots, Reverted, ReplyStarted, ReplyChunk, ReplyEnded, Probed, Log, Ack, Failure, Goodbye,
+        Snapshots, Reverted, ReplyStarted, ReplyChunk, ReplyEnded, Remembered,
+        ConversationBegan, Probed, Log, Ack, Failure, Goodbye,
     )
 }  # fmt: skip

@@ -60,6 +60,11 @@ def encode_blocks(blocks: Iterable[bytes]) -> Iterator[Ids]:
         yield encode(rest)
 
 
+def broken(data: bytes) -> bytes:
+    """`data` with every literal marker broken open, so that it is read as the text it is."""
+    return _MARKER.sub(lambda match: b"< " + match[0][1:], data)
+
+
 def decode(ids: npt.ArrayLike) -> bytes:
     """The bytes that `ids` stand for, markers spelled out. Raises ValueError for an id outside 0..264."""
     array = np.asarray(ids)

@@ -7,11 +7,12 @@ nothing at all is left to read is that an error.
 from __future__ import annotations
 
 import codecs
+import itertools
 import os
 import stat
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ FEWEST_FILE_BYTES = 64  # a shorter file makes no window worth a step
 FEWEST_CORPUS_BYTES = 256  # less than this is nothing to learn from
 MAX_FILE_BYTES = 8 * 2**30
 EXAMPLES = 10  # paths kept for each reason
+TRANSCRIPT_NAME = "the chat"  # as a subject
 
 
 class Found(NamedTuple):
@@ -68,13 +70,16 @@ def collect(
     follow_symlinks: bool = False,
     max_file_bytes: int = MAX_FILE_BYTES,
     share: float = splitting.SHARE,
+    transcript: Path | None = None,
 ) -> Corpus:
     """Every text under `paths`, by subject, with its part held out: about `share` of each subject.
 
     `held_out` is a folder of text that is measured and never read; where it is not there, or holds
     no text, a part of each subject is kept back instead: the one `recorded` by an earlier start
     (`Corpus.choice`) where that still exists. Folders in `exclude` are not entered: the weights and
-    the records of the run may lie below the paths. Raises UsageError when there is nothing to read.
+    the records of the run may lie below the paths. The `transcript` of what was said with the model, where
+    there is one, is a subject of its own that nothing is held out of, so that readings stay comparable
+    while it grows. Raises UsageError when there is nothing else to read.
     """
     skipped = Skipped()
     apart = _gather([held_out] if held_out else [], Skipped(), (), follow_symlinks, max_file_bytes)
@@ -97,7 +102,20 @@ def collect(
     found = corpus.chars + (0 if measured else corpus.held_out_chars)
     if found < FEWEST_CORPUS_BYTES:
         raise UsageError(_nothing(paths, found, skipped))
+    if transcript is not None and (file := find_transcript(transcript)) and file.size >= FEWEST_FILE_BYTES:
+        name = _unused(TRANSCRIPT_NAME, {subject.name for subject in subjects})
+        spoken = Subject(name, transcript, (TextSpan(transcript, 0, file.size),), ())
+        corpus = replace(corpus, subjects=(*corpus.subjects, spoken))
     return corpus
+
+
+def find_transcript(path: Path) -> Found | None:
+    """The transcript as a file met on a walk; None where there is none, or a link in its place."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return Found(path, status.st_size, status.st_mtime_ns, path) if stat.S_ISREG(status.st_mode) else None
 
 
 def collect_to_measure(paths: Sequence[Path]) -> Corpus:
@@ -287,13 +305,15 @@ def _gather(
             by_root.setdefault(file.root, []).append(TextSpan(file.path, 0, file.size))
     named: dict[str, tuple[Path, list[TextSpan]]] = {}
     for root, files in by_root.items():
-        name = plain = shown_path(root.name or str(root))
-        number = 1
-        while name in named:  # like-named folders of two paths stay two subjects
-            number += 1
-            name = f"{plain} ({number})"
-        named[name] = (root, files)
+        # like-named folders of two paths stay two subjects
+        named[_unused(shown_path(root.name or str(root)), named)] = (root, files)
     return named
+
+
+def _unused(name: str, used: Collection[str]) -> str:
+    """`name`, or with the first number that makes it another than all that are `used`."""
+    numbered = (f"{name} ({number})" for number in itertools.count(2))
+    return name if name not in used else next(one for one in numbered if one not in used)
 
 
 def _valid_choice(recorded: Mapping[str, object]) -> Choice:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minagi.errors import UsageError
-from minagi.text.collect import Skipped, collect, walk
+from minagi.text.collect import Skipped, collect, find_transcript, walk
 from minagi.text.corpus import Corpus
 
 EVERY = 3.0  # seconds between two walks
@@ -38,10 +38,11 @@ class CorpusWatcher:
         held_out: Path | None = None,
         exclude: Sequence[Path] = (),
         follow_symlinks: bool = False,
+        transcript: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._paths, self._held_out, self._exclude = tuple(paths), held_out, tuple(exclude)
-        self._follow, self._clock = follow_symlinks, clock
+        self._follow, self._transcript, self._clock = follow_symlinks, transcript, clock
         self._choice = corpus.choice
         self._seen = self._look()
         self._next = clock() + EVERY
@@ -63,7 +64,10 @@ class CorpusWatcher:
 
     def _compare(self, seen: dict[Path, tuple[int, int]]) -> CorpusChange | None:
         try:
-            corpus = collect(self._paths, self._held_out, self._choice, self._exclude, self._follow)
+            corpus = collect(
+                self._paths, self._held_out, self._choice, self._exclude, self._follow,
+                transcript=self._transcript,
+            )  # fmt: skip
         except UsageError:
             return None
         changed = tuple(path for path, state in seen.items() if self._seen.get(path) != state)
@@ -72,5 +76,7 @@ class CorpusWatcher:
         return CorpusChange(corpus, changed, removed)
 
     def _look(self) -> dict[Path, tuple[int, int]]:
-        files = walk(self._paths, Skipped(), self._exclude, self._follow)
+        files = [*walk(self._paths, Skipped(), self._exclude, self._follow)]
+        if self._transcript is not None and (spoken := find_transcript(self._transcript)):
+            files.append(spoken)
         return {file.path: (file.size, file.mtime_ns) for file in files}

@@ -20,6 +20,7 @@ from minagi.text.collect import collect, collect_to_measure
 from minagi.text.corpus import read_span
 from minagi.text.lanes import LaneReader
 from minagi.text.watch import CorpusWatcher
+from minagi.training.chat_records import ChatRecords
 from minagi.training.checkpoints import ours_of
 from minagi.training.engine import Engine, depth_warnings
 from minagi.training.evaluate import LN2, Score
@@ -28,6 +29,7 @@ from minagi.training.start import Start
 from minagi.training.trainer import Trainer
 from minagi.training.writing import REPLY_ENDS, Writer
 from minagi.weights import Store
+from minagi.weights.layout import Places
 
 NO_CARD = "cpu"  # the profile of a newborn model on a machine without a GPU
 
@@ -49,7 +51,7 @@ def open_session(request: SessionRequest) -> Session:
     store = None
     try:
         store = Store.open(request.weights, write=not request.dry_run, scratch=scratch)
-        session = _assemble(request, store)
+        session = _assemble(request, store, ChatRecords(Places(store.path).chat, scratch))
         session.scratch = scratch
         return session
     except BaseException:
@@ -60,7 +62,7 @@ def open_session(request: SessionRequest) -> Session:
         raise
 
 
-def _assemble(request: SessionRequest, store: Store) -> Session:
+def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Session:
     fresh = not store.exists
     ours = ours_of(store.manifest)
     loaded, profile, why = _settled(request.loaded, store, ours, fresh, request.device)
@@ -69,8 +71,12 @@ def _assemble(request: SessionRequest, store: Store) -> Session:
     exclude = _not_text(request, settings)
     choice = ours.get("held_out")
     choice = choice if isinstance(choice, dict) else None
-    corpus = collect(request.paths, held_out, choice, exclude, follow_symlinks=request.follow_symlinks)
-    watcher = CorpusWatcher(request.paths, corpus, held_out, exclude, request.follow_symlinks)
+    corpus = collect(
+        request.paths, held_out, choice, exclude, request.follow_symlinks, transcript=records.transcript
+    )
+    watcher = CorpusWatcher(
+        request.paths, corpus, held_out, exclude, request.follow_symlinks, records.transcript
+    )
     hardware = detect(request.device, settings.training.precision, settings)
     if hardware.precision == "fp16":
         raise UsageError(
@@ -95,7 +101,7 @@ def _assemble(request: SessionRequest, store: Store) -> Session:
         max_reverts=request.max_reverts,
     )
     reader = LaneReader(corpus, settings.data.passage, seed)
-    return Session(engine, loaded, corpus, reader, watcher, start)
+    return Session(engine, loaded, corpus, reader, watcher, start, records)
 
 
 def _not_text(request: SessionRequest, settings: Settings) -> tuple[Path, ...]:

@@ -22,6 +22,7 @@ from minagi.text.lanes import LaneReader, WindowOfText
 from minagi.text.watch import CorpusWatcher
 from minagi.training import report
 from minagi.training.chat import Chat
+from minagi.training.chat_records import ChatRecords
 from minagi.training.checkpoints import OURS, Checkpoints, ours_of
 from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
@@ -52,6 +53,7 @@ class Trainer:
         reader: LaneReader,
         watcher: CorpusWatcher,
         start: Start,
+        records: ChatRecords,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         settings = loaded.settings
@@ -90,7 +92,7 @@ class Trainer:
             start.seed,
             chunk=lambda: min(settings.training.chunk, self.window.context),
         )
-        self.chat = Chat(engine, settings.decoding)
+        self.chat = Chat(engine, settings.decoding, records)
         self._figures_at = -math.inf
         self._measuring = Measuring(engine, settings, self.progress, self.rate, self.guard, clock)
         if not start.fresh:
@@ -181,6 +183,7 @@ class Trainer:
         yield self._window_event(None)
         yield self.selection.waiting(self.progress)
         yield from self._figures()
+        yield from self.chat.greet()
         if not self.start.fresh:
             yield from self.checkpoints.resumed()
             self._begin_reading()
@@ -331,12 +334,12 @@ class Trainer:
     def snapshots(self) -> protocol.Snapshots:
         return self.checkpoints.snapshots()
 
-    def reply(self, command: protocol.Write) -> Generator[Message, None, None]:
+    def reply(self, command: protocol.Write | protocol.Continue) -> Generator[Message, None, None]:
         """Answer a prompt, one chunk a character."""
         return self.chat.reply(command, self.window.context)
 
-    def new_chat(self) -> None:
-        self.chat.forget()
+    def new_chat(self) -> Message:
+        return self.chat.forget()
 
     def probe(self, command: protocol.Probe) -> protocol.Probed:
         return self.chat.probe(command, self.window.context)
@@ -346,7 +349,11 @@ class Trainer:
         if key == "rate_reset":
             self.rate.reset()
             return "The learning rate is at its full value again."
-        raise UsageError(f"{key} cannot be changed while running. What can: rate_reset.")
+        if key == "learn_from_chat":
+            if not isinstance(value, bool):
+                raise UsageError(f"learn_from_chat is true or false, not {value!r}.")
+            return self.chat.learn(value)
+        raise UsageError(f"{key} cannot be changed while running. What can: rate_reset, learn_from_chat.")
 
     def close(self) -> None:
         """Give the weights directory back."""

@@ -71,13 +71,21 @@ class Conversation:
 
     def __init__(self) -> None:
         self.ids: list[int] = []
+        self.cut_short = False  # the model had not come to the end of what it said last
 
     def ask(self, prompt: np.ndarray) -> list[int]:
         """Add the user's words; returns the whole, ready for the model to answer."""
         self.ids = self.ids[-CONVERSATION_MAX:]
         self.ids += [ID_OF[b"<user>"], *prompt.tolist(), ID_OF[b"</user>"], ID_OF[b"<bot>"]]
-        return self.ids
+        return list(self.ids)
 
     def answered(self, ids: Sequence[int]) -> None:
         """Add the model's words, closed even where it was cut short."""
-        self.ids += [*ids, *([] if ids and ids[-1] == BOT_END else [BOT_END])]
+        last = ids[-1] if ids else None
+        self.cut_short = last not in REPLY_ENDS
+        self.ids += [*ids, *([] if last == BOT_END else [BOT_END])]
+
+    def go_on(self) -> list[int]:
+        """Open what the model said last again; returns the whole, for it to go on. Only if `cut_short`."""
+        self.ids.pop()
+        return list(self.ids)

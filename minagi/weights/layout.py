@@ -132,6 +132,11 @@ class Places:
         return self.private / "trash"
 
     @property
+    def chat(self) -> Path:
+        """What was said with the model; no checkpoint holds it and no revert changes it."""
+        return self.private / "chat"
+
+    @property
     def spill(self) -> Path:
         """Experts that left RAM since the last checkpoint."""
         return self.private / "spill"

@@ -235,7 +235,7 @@ def _join(waiting: Message | None, message: Message) -> Message | None:
     """What may be sent in the place of both; None when both must be sent."""
     if not isinstance(message, ReplyChunk) or not isinstance(waiting, ReplyChunk):
         return message
-    if waiting.id != message.id:
+    if (waiting.id, waiting.variant) != (message.id, message.variant):
         return None
     return replace(
         message,

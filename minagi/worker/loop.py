@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol
 
 from minagi import protocol
@@ -18,12 +19,14 @@ from minagi.errors import MinagiError, UsageError
 from minagi.protocol import (
     Ack,
     Command,
+    Continue,
     Goodbye,
     Log,
     Message,
     Phase,
     ReplyChunk,
     ReplyEnded,
+    ReplyStarted,
     Write,
 )
 from minagi.training.request import Limits
@@ -88,11 +91,14 @@ class TrainerLike(Protocol):
 
     def snapshots(self) -> protocol.Snapshots: ...
 
-    def reply(self, command: Write) -> Generator[Message, None, None]:
-        """ReplyStarted, then one ReplyChunk a character, then ReplyEnded. Closing it cancels the reply."""
+    def reply(self, command: Write | Continue) -> Generator[Message, None, None]:
+        """ReplyStarted, then one ReplyChunk a character, then ReplyEnded; the same again where two replies
+        were asked for. Closing it cancels."""
         ...
 
-    def new_chat(self) -> None: ...
+    def new_chat(self) -> Message:
+        """Begin a new conversation: ConversationBegan."""
+        ...
 
     def probe(self, command: protocol.Probe) -> protocol.Probed: ...
 
@@ -242,7 +248,7 @@ class _Run:
     def carry_out(self, command: Command) -> None:
         """Do what was asked and acknowledge it; what is refused is told and changes nothing."""
         try:
-            if isinstance(command, Write):
+            if isinstance(command, (Write, Continue)):
                 self.write(command)  # acknowledges by itself, as soon as the reply is under way
                 return
             text = self.handlers[type(command)](command)
@@ -280,7 +286,7 @@ class _Run:
         return "Reverted."
 
     def on_new_chat(self, command: protocol.NewChat) -> str:
-        self.trainer.new_chat()
+        self.channel.send(self.trainer.new_chat())
         return "A new conversation."
 
     def on_cancel(self, command: protocol.Cancel) -> str:
@@ -323,38 +329,40 @@ class _Run:
 
     # --------------------------------------------------------------------------------------- writing
 
-    def write(self, command: Write) -> None:
+    def write(self, command: Write | Continue) -> None:
         """Answer a prompt. Between any two characters it can be cancelled, and commands are heard."""
         if not 1 <= command.chars <= REPLY_CHARS_MAX:
             raise UsageError(f"A reply is 1 to {REPLY_CHARS_MAX} characters long, not {command.chars}.")
-        if command.strength is not None and not 0 <= command.strength < math.inf:
-            raise UsageError(f"The strength of adaptation must be 0 or more, not {command.strength}.")
-        began = self.clock()
+        strength = command.strength if isinstance(command, Write) else None
+        if strength is not None and not 0 <= strength < math.inf:
+            raise UsageError(f"The strength of adaptation must be 0 or more, not {strength}.")
         self.tell("writing")
         replies = self.trainer.reply(command)
         first = self.next_of(replies)  # a prompt that is refused is refused here, before it is acknowledged
         self.acknowledge(command)
-        written = 0
-        reason = "finished"
+        began = self.clock()
+        ending = ReplyEnded(id=command.id)  # what there is to say if the reply goes no further
         try:
             message = first
             while message is not None:
                 self.channel.send(message)
-                if isinstance(message, ReplyEnded):
-                    return
-                if isinstance(message, ReplyChunk):
-                    written += len(message.rows)
-                if self.heard_cancel():
-                    reason = "cancelled"
+                ended = isinstance(message, ReplyEnded)
+                if isinstance(message, ReplyStarted):
+                    ending = ReplyEnded(id=command.id, variant=message.variant)
+                elif isinstance(message, ReplyChunk):
+                    ending = replace(ending, chars=ending.chars + len(message.rows))
+                if not ended and self.heard_cancel():
+                    ending = replace(ending, reason="cancelled")
                     break
                 message = self.next_of(replies)
+                if message is None and ended:
+                    return
         except MinagiError as error:
-            reason = "failed"
+            ending = replace(ending, reason="failed")
             self.channel.send(Log(at=time.time(), level="error", topic="chat", text=str(error)))
         finally:
             replies.close()
-        seconds = self.clock() - began
-        self.channel.send(ReplyEnded(id=command.id, reason=reason, chars=written, seconds=seconds))
+        self.channel.send(replace(ending, seconds=self.clock() - began))
 
     def next_of(self, messages: Iterator[Message]) -> Message | None:
         with self.signals.breakable():

@@ -352,3 +352,48 @@ def test_text_that_is_gone_says_how(folder, monkeypatch):
 def test_shown_paths_are_one_printable_line():
     assert shown_path("plain/ünï 🐈.txt") == "plain/ünï 🐈.txt"
     assert shown_path("a\n\x1b[2Jb\u202ec\udcff") == r"a\n\x1b[2Jb\u202ec\udcff"
+
+
+# ------------------------------------------------------------------------------------- transcript
+
+
+def test_a_transcript_is_a_subject_of_its_own_and_disturbs_no_other(folder, tmp_path):
+    root = folder({"one/a.txt": 4_000, "one/b.txt": 3_000, "two/c.txt": 5_000})
+    before = collect([root])
+    transcript = tmp_path / "transcript.txt"
+    assert collect([root], transcript=transcript) == before
+    for size in (10, 64, 50_000):
+        transcript.write_text("x" * size)
+        after = collect([root], transcript=transcript)
+        assert after.subjects[: len(before.subjects)] == before.subjects
+        assert (after.measured, after.choice) == (before.measured, before.choice)
+        assert after.skipped == before.skipped
+        spoken = [(s.name, s.chars, s.held_out) for s in after.subjects[len(before.subjects) :]]
+        assert spoken == ([("the chat", size, ())] if size >= 64 else [])
+
+
+def test_a_transcript_keeps_out_of_the_way_of_a_folder_of_its_name(folder, tmp_path):
+    root = folder({"the chat/a.txt": 4_000})
+    (tmp_path / "t.txt").write_text("x" * 100)
+    assert names(collect([root], transcript=tmp_path / "t.txt")) == ["the chat", "the chat (2)"]
+
+
+def test_a_transcript_alone_is_nothing_to_read(folder, tmp_path):
+    (tmp_path / "t.txt").write_text("x" * 9_000)
+    with pytest.raises(UsageError, match="no files to read"):
+        collect([folder({})], transcript=tmp_path / "t.txt")
+
+
+def test_a_transcript_that_is_no_plain_file_is_left_alone(folder, tmp_path):
+    root = folder({"a.txt": 4_000})
+    (tmp_path / "link.txt").symlink_to(root / "a.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    for path in (tmp_path / "link.txt", tmp_path / "pipe.txt", tmp_path, tmp_path / "a" / "b"):
+        assert collect([root], transcript=path) == collect([root])
+
+
+def test_a_transcript_with_held_out_text_apart(folder, tmp_path):
+    root = folder({"train/a.txt": 4_000, "val/train/b.txt": 400})
+    (tmp_path / "t.txt").write_text("x" * 900)
+    corpus = collect([root / "train"], held_out=root / "val", transcript=tmp_path / "t.txt")
+    assert (corpus.subjects[-1].name, corpus.subjects[-1].held_out) == ("the chat", ())

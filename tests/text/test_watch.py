@@ -117,3 +117,18 @@ def test_excluded_folders_are_not_watched(folder):
     (root / "weights" / "manifest.json").write_text("{}" * 800)
     clock.now += EVERY
     assert watcher.poll() is None
+
+
+def test_a_transcript_is_noticed_when_it_begins_and_when_it_grows(folder, tmp_path):
+    root, transcript = folder({"a.txt": 1_000}), tmp_path / "transcript.txt"
+    clock = Clock()
+    watcher = CorpusWatcher([root], collect([root]), transcript=transcript, clock=clock)
+    for _ in range(2):
+        with transcript.open("a") as file:
+            file.write("and so on " * 10)
+        clock.now += EVERY
+        change = watcher.poll()
+        assert change.changed == (transcript,)
+        assert change.corpus.subjects[-1].chars == transcript.stat().st_size
+        clock.now += EVERY
+        assert watcher.poll() is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tiny_runs import Home, drive, of
+from tiny_runs import Home, drive, everything, of, same_numbers
 
 from minagi import protocol
 from minagi.errors import UsageError
@@ -174,3 +174,91 @@ def test_what_is_written_decodes_to_bytes(session: Session) -> None:
     chunks = of(protocol.ReplyChunk, reply(session, "x", chars=12, chat=False))
     data = b"".join(chunk.data.encode("latin-1") for chunk in chunks)
     assert alphabet.decode(alphabet.encode(data)) == data
+
+
+# ------------------------------------------------------------------------------------ going on
+
+
+def text_of(messages: list[protocol.Message], variant: str = "adapted") -> str:
+    return "".join(c.data for c in of(protocol.ReplyChunk, messages) if c.variant == variant)
+
+
+def cancelled_after(session: Session, characters: int, prompt: str = "one") -> str:
+    """Begin a reply and close it after so many chunks; what it said."""
+    writing = session.reply(protocol.Write(id=1, prompt=prompt, chars=12))
+    said = [next(writing) for _ in range(characters + 1)]
+    writing.close()
+    return text_of(said)
+
+
+@pytest.mark.parametrize("characters", [0, 1, 5, 11])
+def test_an_interrupted_reply_goes_on_where_it_stopped(session: Session, characters: int) -> None:
+    whole = text_of(reply(session, "one", chars=12))
+    ids = said(session)
+    session.new_chat()
+    beginning = cancelled_after(session, characters)
+    messages = list(session.reply(protocol.Continue(id=2, chars=12 - len(beginning))))
+    assert beginning + text_of(messages) == whole
+    assert said(session) == ids
+    assert isinstance(messages[0], protocol.ReplyStarted) and messages[0].goes_on
+    assert messages[0].prompt == "one"
+    assert isinstance(messages[-1], protocol.ReplyEnded) and messages[-1].chars == 12 - characters
+
+
+def test_a_reply_that_was_long_enough_goes_on_and_can_be_cut_short_again(session: Session) -> None:
+    whole = text_of(reply(session, "one", chars=20))
+    session.new_chat()
+    parts = [text_of(reply(session, "one", chars=4))]
+    parts += [text_of(list(session.reply(protocol.Continue(id=n, chars=8)))) for n in (2, 3)]
+    assert "".join(parts) == whole
+
+
+def test_a_raw_reply_goes_on_raw(session: Session) -> None:
+    reply(session, "one", chars=4, raw=True)
+    messages = list(session.reply(protocol.Continue(id=2, chars=4)))
+    assert {m.variant for m in of(protocol.ReplyChunk, messages)} == {"raw"}
+
+
+def test_there_must_be_something_to_go_on_with(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="no reply to go on with yet"):
+        list(session.reply(protocol.Continue(id=1)))
+    monkeypatch.setattr(Writer, "write", lambda *args: iter([Character(BOT_END, 1, 0)]))
+    reply(session, "one")
+    before = list(said(session))
+    with pytest.raises(UsageError, match="came to its own end"):
+        list(session.reply(protocol.Continue(id=1)))
+    assert said(session) == before
+
+
+# --------------------------------------------------------------------------------- side by side
+
+
+def test_one_prompt_is_answered_twice_and_the_conversation_keeps_the_adapted(session: Session) -> None:
+    raw = text_of(reply(session, "one", chars=9, raw=True), "raw")
+    session.new_chat()
+    adapted = text_of(reply(session, "one", chars=9))
+    ids = said(session)
+    session.new_chat()
+    messages = reply(session, "one", chars=9, both=True)
+    assert [(m.variant, m.strength) for m in of(protocol.ReplyStarted, messages)] == [
+        ("adapted", 2.5), ("raw", 0.0)
+    ]  # fmt: skip
+    assert (text_of(messages), text_of(messages, "raw")) == (adapted, raw)
+    assert [m.variant for m in of(protocol.ReplyEnded, messages)] == ["adapted", "raw"]
+    assert said(session) == ids
+
+
+def test_what_of_a_prompt_does_not_fit_is_told(session: Session) -> None:
+    window = session.window.context
+    for length, unread in ((window - 3, 0), (window - 2, 1), (100_000, 100_003 - window)):
+        (started,) = of(protocol.ReplyStarted, reply(session, "x" * length, chars=1))
+        assert started.unread == unread
+        session.new_chat()
+
+
+def test_talking_changes_no_number_of_the_model(session: Session) -> None:
+    before = everything(session)
+    reply(session, "one", both=True, chars=9)
+    cancelled_after(session, 3)
+    list(session.reply(protocol.Continue(id=2, chars=3)))
+    same_numbers(everything(session), before)

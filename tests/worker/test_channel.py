@@ -115,6 +115,16 @@ def test_characters_of_two_replies_are_not_joined(ends: Ends) -> None:
     assert "".join(chunk.data for chunk in chunks if chunk.id == 2) == "yy"
 
 
+def test_characters_of_two_answers_to_one_prompt_are_not_joined(ends: Ends) -> None:
+    for variant in ("adapted", "adapted", "raw"):
+        ends.channel.send(ReplyChunk(id=1, data=variant[0], rows=[1], variant=variant))
+    ends.channel.finish()
+    chunks = [event for event in ends.heard() if isinstance(event, ReplyChunk)]
+    assert [(chunk.data, chunk.variant) for chunk in chunks] == [
+        ("a", "adapted"), ("a", "adapted"), ("r", "raw")
+    ]  # fmt: skip
+
+
 def test_last_words_are_last(ends: Ends) -> None:
     ends.channel.send(Metrics(step=1))
     ends.channel.send(Metrics(step=2))

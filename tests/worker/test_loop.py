@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from worker_fakes import FakeChannel, FakeTrainer
@@ -11,6 +13,7 @@ from minagi.protocol import (
     Ack,
     Cancel,
     Checkpoint,
+    Continue,
     Evaluate,
     Failure,
     Goodbye,
@@ -120,6 +123,7 @@ REFUSED = [
     Cancel(id=1),
     Write(id=1, prompt=""),
     Write(id=1, prompt="x", chars=0),
+    Continue(id=1, chars=0),
     Write(id=1, prompt="x", chars=10**9),
     Write(id=1, prompt="x", strength=-1.0),
     Write(id=1, prompt="x", strength=math.nan),
@@ -162,6 +166,50 @@ def test_cancel_ends_a_reply_at_the_next_character() -> None:
     assert "reply closed" in trainer.calls
     assert Ack(id=10, command="cancel", text="Cancelled.") in channel.sent
     assert trainer.calls.count("step") == 1
+
+
+def test_a_reply_that_goes_on_is_streamed_as_any_other() -> None:
+    trainer, channel, _ = drive([], [Continue(id=9, chars=3)], *[[]] * 6, [Stop()])
+    assert channel.of(Ack)[0] == Ack(id=9, command="continue")
+    assert "".join(chunk.data for chunk in channel.of(ReplyChunk)) == "hel"
+    assert trainer.calls.count("reply closed") == 1
+
+
+def both(trainer: FakeTrainer) -> None:
+    """Let the trainer answer twice."""
+    once = trainer.reply
+
+    def twice(command: Write) -> Iterator[protocol.Message]:
+        for variant in ("adapted", "raw"):
+            for message in once(command):
+                yield replace(message, variant=variant)  # type: ignore[call-arg]
+
+    trainer.reply = twice  # type: ignore[method-assign, assignment]
+
+
+def test_two_replies_to_one_prompt_each_end_by_themselves() -> None:
+    trainer = FakeTrainer()
+    both(trainer)
+    _, channel, _ = drive([Write(id=9, prompt="hi", both=True)], *[[]] * 20, [Stop()], trainer=trainer)
+    ends = [(ended.variant, ended.reason) for ended in channel.of(ReplyEnded)]
+    assert ends == [("adapted", "finished"), ("raw", "finished")]
+
+
+def test_cancelling_the_second_of_two_replies_names_it() -> None:
+    trainer = FakeTrainer()
+    both(trainer)
+    script = [[Write(id=9, prompt="hi", both=True)], *[[]] * 8, [Cancel(id=10)], [Stop()]]
+    _, channel, _ = drive(*script, trainer=trainer)
+    first, second = channel.of(ReplyEnded)
+    assert (first.variant, first.reason) == ("adapted", "finished")
+    assert (second.variant, second.reason) == ("raw", "cancelled")
+    assert 0 < second.chars < 5
+
+
+def test_nothing_is_cancelled_behind_the_end_of_a_reply() -> None:
+    _, channel, _ = drive([Write(id=9, prompt="hi")], *[[]] * 6, [Cancel(id=10)], [Stop(id=11)])
+    assert [e.reason for e in channel.of(ReplyEnded)] == ["finished"]
+    assert [(ack.id, ack.ok) for ack in channel.of(Ack)] == [(9, True), (10, False), (11, True)]
 
 
 def test_commands_heard_while_writing_are_done_at_once_or_wait_their_turn() -> None:

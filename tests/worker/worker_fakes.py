@@ -72,9 +72,10 @@ class FakeTrainer:
         self._called("snapshots")
         return protocol.Snapshots(items=[{"id": "a"}])
 
-    def reply(self, command: protocol.Write) -> Generator[Message, None, None]:
-        self._called("reply", command.prompt)
-        if not command.prompt:
+    def reply(self, command: protocol.Write | protocol.Continue) -> Generator[Message, None, None]:
+        prompt = command.prompt if isinstance(command, protocol.Write) else "the last one"
+        self._called("reply", prompt)
+        if not prompt:
             raise UsageError("There is nothing to answer.")
         yield protocol.ReplyStarted(id=command.id)
         try:
@@ -85,8 +86,9 @@ class FakeTrainer:
         finally:
             self.calls.append("reply closed")
 
-    def new_chat(self) -> None:
+    def new_chat(self) -> Message:
         self._called("new_chat")
+        return protocol.ConversationBegan()
 
     def probe(self, command: protocol.Probe) -> protocol.Probed:
         self._called("probe")
