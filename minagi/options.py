@@ -12,8 +12,9 @@ import math
 import os
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from minagi.config import KEYS, Key, LoadedSettings, load_settings
@@ -75,8 +76,13 @@ class _Refused(argparse.Action):
 # --------------------------------------------------------------------------------------- adding flags
 
 
-def add_settings(parser: argparse.ArgumentParser, chosen: Collection[str]) -> None:
-    """A flag for every setting of the sections, or single settings ("data.weights"), that are chosen."""
+def add_settings(
+    parser: argparse.ArgumentParser, chosen: Collection[str], also: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """A flag for every setting of the sections, or single settings ("data.weights"), that are chosen.
+
+    `also` gives single settings one more spelling.
+    """
     groups: dict[str, Any] = {}
     for path, key in KEYS.items():
         if path not in chosen and key.section not in chosen:
@@ -84,6 +90,7 @@ def add_settings(parser: argparse.ArgumentParser, chosen: Collection[str]) -> No
         if key.section not in groups:
             groups[key.section] = parser.add_argument_group(f"settings: {key.section}")
         names = [f"--{key.flag}"] + (["--weights-dir"] if path == "data.weights" else [])
+        names += [also[path]] if path in also else []
         text = key.doc.replace("%", "%%")
         if key.kind is bool:
             groups[key.section].add_argument(
@@ -138,6 +145,11 @@ def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
     group.add_argument("--seed", type=natural, metavar="N", help="seed of everything random")
     group.add_argument("--lr-reset", action="store_true", help="start at the full learning rate again")
     group.add_argument("--follow-symlinks", action="store_true", help="read what symbolic links point to")
+    add_guard(group)
+
+
+def add_guard(group: Any) -> None:
+    """When a run goes back, and when it gives up."""
     group.add_argument(
         "--revert-factor", type=positive, default=1.5, metavar="X",
         help="go back when held-out is over X times its best (default: 1.5)",
@@ -201,7 +213,7 @@ def session_request(arguments: argparse.Namespace, log: str = "") -> SessionRequ
     paths = tuple(arguments.paths) or (data.train,)
     if not arguments.follow_symlinks:  # else finding out is the walk itself, made once, by the session
         check_paths(paths)
-    _check_weights(data.weights, writes=not arguments.dry_run)
+    check_weights(data.weights, writes=not arguments.dry_run)
     return SessionRequest(
         paths=paths,
         weights=data.weights,
@@ -241,7 +253,7 @@ def engine_flags(arguments: argparse.Namespace) -> list[str]:
     return [*flags, "--", *map(str, arguments.paths)]
 
 
-def _check_weights(weights: Path, writes: bool) -> None:
+def check_weights(weights: Path, writes: bool) -> None:
     """A weights path that is a file, or where nothing can be written though something is to be."""
     if weights.exists() and not weights.is_dir():
         raise UsageError(f"The weights must be a directory, but {weights} is a file. Name another one.")

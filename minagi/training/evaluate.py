@@ -92,13 +92,17 @@ class Evaluator:
         for subject in measured:
             score = subjects[subject.name] = Score()
             for ids in _passages(subject.held_out, chars // max(len(measured), 1), passage):
-                for start in range(0, len(ids) - 1, window):
-                    part = ids[start : start + window + 1]
-                    nats, size = self.nats(part, chunk), _bytes(part[1:])
+                for nats, size in self.in_windows(ids, window, chunk):
                     score.add(nats, size)
                     total.add(nats, size)
                     yield
         return Measured(total, subjects)
+
+    def in_windows(self, ids: np.ndarray, window: int, chunk: int) -> Iterator[tuple[np.ndarray, int]]:
+        """Score ids[1:] in windows of their own, one behind the other: each one's losses and its bytes."""
+        for start in range(0, len(ids) - 1, window):
+            part = ids[start : start + window + 1]
+            yield self.nats(part, chunk), _bytes(part[1:])
 
     def every_byte(self, ids: np.ndarray, window: int) -> Iterator[tuple[np.ndarray, int]]:
         """Score every symbol after the first exactly once, each with at least half a window before it

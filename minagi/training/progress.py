@@ -84,18 +84,26 @@ class Progress:
 
         It took `seconds` and `loads` experts; `dropped` is the share of assignments over capacity.
         """
-        self.step += 1
+        self.read(subject, chars, nats)
+        self.stepped(chars, seconds, loads, dropped)
+
+    def read(self, subject: str, chars: int, nats: float) -> None:
+        """`chars` new characters of `subject` were read at a mean loss of `nats`."""
         self.chars += chars
         self.session_chars += chars
         self.nats += nats * chars
         self.loss.add(nats, chars)
+        progress = self.subject(subject)
+        progress.chars += chars
+        progress.loss.add(nats, chars)
+
+    def stepped(self, chars: int, seconds: float, loads: int, dropped: float) -> None:
+        """A step was made on what was read, `chars` characters of it (see `took`)."""
+        self.step += 1
         if chars:
             self._seconds.add(seconds / chars, seconds)
         self._loads.add(loads, 1)
         self._dropped.add(dropped, 1)
-        progress = self.subject(subject)
-        progress.chars += chars
-        progress.loss.add(nats, chars)
 
     def subject(self, name: str) -> SubjectProgress:
         """A subject's figures, begun at the first mention."""

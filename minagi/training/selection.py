@@ -18,9 +18,11 @@ from minagi.training.progress import Progress
 class Selection:
     """Decides growth and pruning every `growth.every_chars`; applies what it decided to the engine."""
 
-    def __init__(self, engine: Engine, settings: Settings, seed: int, chunk: Callable[[], int]) -> None:
-        """`chunk` gives the characters a step reads now."""
-        self.engine, self.seed, self._chunk = engine, seed, chunk
+    def __init__(
+        self, engine: Engine, settings: Settings, seed: int, chunk: Callable[[], int], pool_max: int = 0
+    ) -> None:
+        """`chunk` gives the characters a step reads now. At `pool_max` experts growth ends; 0 is no limit."""
+        self.engine, self.seed, self._chunk, self._pool_max = engine, seed, chunk, pool_max
         self.growth, self.prune = settings.growth, settings.prune
         self.limits = brakes.Limits(
             self.growth.k, self.growth.max_gap, self.growth.dying_frac_max, self.growth.max_in_flight,
@@ -77,6 +79,8 @@ class Selection:
     def _refusal(self, progress: Progress, gap: float | None) -> str:
         if not self.growth.k:
             return "Growth is off (growth.k is 0)."
+        if self._pool_max and self.engine.pool.experts + self.growth.k > self._pool_max:
+            return f"More than {self._pool_max} are not wanted (--pool-max)."
         hardware = self.engine.hardware
         situation = brakes.Situation(
             self.engine.model_bytes,

@@ -65,7 +65,7 @@ def open_session(request: SessionRequest) -> Session:
 def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Session:
     fresh = not store.exists
     ours = ours_of(store.manifest)
-    loaded, profile, why = _settled(request.loaded, store, ours, fresh, request.device)
+    loaded, profile, why = settled(request.loaded, store, ours, fresh, request.device)
     settings = loaded.settings
     held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
     exclude = _not_text(request, settings)
@@ -77,24 +77,14 @@ def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Se
     watcher = CorpusWatcher(
         request.paths, corpus, held_out, exclude, request.follow_symlinks, records.transcript
     )
-    hardware = detect(request.device, settings.training.precision, settings)
-    if hardware.precision == "fp16":
-        raise UsageError(
-            "fp16 loses small gradients: train with --precision bf16 or fp32, and write with fp16."
-        )
-    _prepare_torch(hardware)
     seed = settings.data.shuffle_seed if request.seed is None else request.seed
-    if fresh:
-        engine, warnings = Engine.fresh(store, settings, hardware, seed), []
-    else:
-        engine = Engine.opened(store, settings, hardware)
-        warnings = depth_warnings(settings, engine.shape)
+    engine, notices = open_engine(store, settings, request.device, seed)
     start = Start(
         seed=seed,
         dry_run=request.dry_run,
         fresh=fresh,
         profile=profile,
-        notice="\n".join(filter(None, (why, hardware.notice, loaded.notice, *warnings))),
+        notice="\n".join(filter(None, (why, loaded.notice, *notices))),
         log=request.log,
         lr_reset=request.lr_reset,
         revert_factor=request.revert_factor,
@@ -114,7 +104,21 @@ def _not_text(request: SessionRequest, settings: Settings) -> tuple[Path, ...]:
     return (request.weights,) if given else (request.weights, records)
 
 
-def _settled(
+def open_engine(store: Store, settings: Settings, device: str, seed: int) -> tuple[Engine, list[str]]:
+    """The model of the directory, or a newborn, to be trained; and sentences on what was decided for it."""
+    hardware = detect(device, settings.training.precision, settings)
+    if hardware.precision == "fp16":
+        raise UsageError(
+            "fp16 loses small gradients: train with --precision bf16 or fp32, and write with fp16."
+        )
+    _prepare_torch(hardware)
+    if not store.exists:
+        return Engine.fresh(store, settings, hardware, seed), [hardware.notice]
+    engine = Engine.opened(store, settings, hardware)
+    return engine, [hardware.notice, *depth_warnings(settings, engine.shape)]
+
+
+def settled(
     loaded: LoadedSettings, store: Store, ours: dict[str, Any], fresh: bool, device: str
 ) -> tuple[LoadedSettings, str, str]:
     """The settings in effect, their profile, and the sentence that says what was decided.
@@ -229,7 +233,7 @@ def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", pre
             raise WeightsError(
                 f"{weights} holds no model yet. Make one with: minagi read FOLDER --weights {weights} --save"
             )
-        loaded, _, _ = _settled(loaded, store, ours_of(store.manifest), False, device)
+        loaded, _, _ = settled(loaded, store, ours_of(store.manifest), False, device)
         hardware = detect(device, precision or loaded.settings.training.precision, loaded.settings)
         _prepare_torch(hardware)
         return Reader(Engine.opened(store, loaded.settings, hardware), loaded.settings, scratch)

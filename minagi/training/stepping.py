@@ -46,10 +46,7 @@ class Stepper:
             return Step(loss, None)
         self._measure_signal(step)
         engine.optimiser.step(lr, lr * self._training.trunk_lr_mult, norm)
-        telemetry = engine.pool.telemetry
-        telemetry.gate_seen[forward.admitted] = engine.net.pool.gate.detach().cpu()[forward.admitted]
-        telemetry.chosen({forward.admitted[place]: count for place, count in forward.requests.items()})
-        self.admitted = [telemetry.uid[place] for place in forward.admitted]
+        self.admitted = marked(engine, forward)
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
         return Step(loss, norm, engine.pool.loads - loads, dropped)
 
@@ -82,3 +79,11 @@ class Stepper:
             self._mean_gradient = torch.zeros_like(gradient)
         mean = self._mean_gradient.mul_(keep).add_(gradient, alpha=1 - DECAY)
         self.signal.observe(float(mean.dot(mean)), float(gradient.dot(gradient)))
+
+
+def marked(engine: Engine, forward: Forward) -> list[int]:
+    """Mark in the telemetry what a training forward was admitted and chose; the uids it was admitted."""
+    telemetry = engine.pool.telemetry
+    telemetry.gate_seen[forward.admitted] = engine.net.pool.gate.detach().cpu()[forward.admitted]
+    telemetry.chosen({forward.admitted[place]: count for place, count in forward.requests.items()})
+    return [telemetry.uid[place] for place in forward.admitted]

@@ -38,7 +38,27 @@ AT_ONCE = (protocol.Pause, protocol.Resume, protocol.Set, protocol.Stop)  # carr
 AFTERWARDS = (protocol.Evaluate, protocol.Revert)  # not carried out while held-out text is measured
 
 
-class TrainerLike(Protocol):
+class RunLike(Protocol):
+    """What a process needs of the run it holds, whatever drives it: figures, saving, an end."""
+
+    dry_run: bool
+    guarded: Callable[[], AbstractContextManager[None]]
+
+    @property
+    def unsaved_chars(self) -> int: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def chars(self) -> int: ...
+
+    def checkpoint(self, name: str = "", kind: str = "named") -> Iterable[Message]: ...
+
+    def close(self) -> None: ...
+
+
+class TrainerLike(RunLike, Protocol):
     """What the loop needs of a trainer. Events may be yielded as they happen; they are sent at once.
 
     Methods raise MinagiError for what they refuse; the run then goes on, except when `step` raises it.
@@ -382,6 +402,6 @@ class _Run:
         return cancelled or bool(self.leaving or self.signals.received or self.channel.closed)
 
 
-def goodbye(trainer: TrainerLike | None, reason: str, saved: bool) -> Goodbye:
+def goodbye(trainer: RunLike | None, reason: str, saved: bool) -> Goodbye:
     step, chars = (trainer.steps, trainer.chars) if trainer else (0, 0)
     return Goodbye(reason=reason, saved=saved, step=step, chars=chars)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError
 from minagi.hardware import prepare_environment
-from minagi.protocol import Failure, Message
+from minagi.protocol import Failure, Goodbye, Message
 from minagi.training.request import Limits, SessionRequest
-from minagi.worker.loop import ChannelLike, TrainerLike, goodbye, run
+from minagi.worker.loop import ChannelLike, RunLike, TrainerLike, goodbye, run
 from minagi.worker.signals import Hurried, Signals
+
+R = TypeVar("R", bound=RunLike)
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +40,24 @@ def serve(
 
     log: where a person finds the traceback of a defect.
     """
-    trainer: TrainerLike | None = None
+    return hold(open_trainer, lambda trainer: run(trainer, channel, limits, signals), channel, signals, log)
+
+
+def hold(
+    open_run: Callable[[], R],
+    drive: Callable[[R], Goodbye],
+    channel: ChannelLike,
+    signals: Signals,
+    log: str = "",
+) -> int:
+    """`serve` for any kind of run: `drive` takes it to its end."""
+    trainer: R | None = None
     status = EXIT_OK
     try:
         with signals.breakable():
-            trainer = open_trainer()
+            trainer = open_run()
             trainer.guarded = signals.unbreakable
-        last: Message = run(trainer, channel, limits, signals)
+        last: Message = drive(trainer)
         status = EXIT_INTERRUPTED if signals.received else EXIT_OK
     except Hurried:
         lost = trainer.unsaved_chars if trainer and not trainer.dry_run else 0
@@ -69,7 +83,7 @@ def serve(
     return status
 
 
-def _save_what_there_is(trainer: TrainerLike | None, channel: ChannelLike) -> bool:
+def _save_what_there_is(trainer: RunLike | None, channel: ChannelLike) -> bool:
     """After a fault: whether what was learnt is on disk, if need be by saving it now."""
     if trainer is None or trainer.dry_run:
         return False
@@ -84,7 +98,7 @@ def _save_what_there_is(trainer: TrainerLike | None, channel: ChannelLike) -> bo
     return True
 
 
-def _close(trainer: TrainerLike | None) -> None:
+def _close(trainer: RunLike | None) -> None:
     try:
         if trainer is not None:
             trainer.close()
