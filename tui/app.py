@@ -26,9 +26,12 @@ from minagi.options import (
     session_request,
 )
 from tui import keymap, terminal
-from tui.client import Recording, Source, Worker, worker_command
+from tui.client import Source, Worker, worker_command
+from tui.recording import Recording
 from tui.shell import MinagiApp
 
+DEMO = Path(__file__).with_name("demo.jsonl.gz")  # made by docs/make_demo.py
+DEMO_SPEED = 4.0
 _MILLION = 1e6
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # that ask to leave
 _TOLD = ("data.weights", "ui.theme")  # settings that --help tells of
@@ -38,7 +41,7 @@ def parser() -> Parser:
     """The flags of the app: those of a run, and its own."""
     made = Parser(
         prog="minagi-tui",
-        usage="%(prog)s PATH… [flags]",
+        usage="%(prog)s PATH… [flags]\n       %(prog)s --demo",
         description="Read a folder with a model of your own, watch it learn, and talk to it.",
         epilog="Every other setting is a flag too, as in --lr 1e-3; minagi config lists them.\n"
         "example: minagi-tui ~/notes --weights ~/models/notes",
@@ -46,7 +49,8 @@ def parser() -> Parser:
     made.add_argument("--version", action="version", version=f"minagi {version('minagi')}")
     own = made.add_argument_group("the app")
     own.add_argument("--replay", type=Path, metavar="FILE", help="show a recorded run; trains nothing")
-    own.add_argument("--speed", type=float, default=1.0, metavar="X", help="pace of --replay (0: at once)")
+    own.add_argument("--demo", action="store_true", help="show a recorded run that comes with the app")
+    own.add_argument("--speed", type=float, metavar="X", help="pace of a recorded run (0: at once)")
     own.add_argument(
         "--no-headless", action="store_true", help="fail without a terminal instead of reading unseen"
     )
@@ -66,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the app; returns its exit status. Every error before the first frame is a sentence on stderr."""
     try:
         arguments = parser().parse(argv)
-        if arguments.replay is None and not arguments.paths:
+        if not _recorded(arguments) and not arguments.paths:
             raise UsageError(
                 "Name a folder or a file to read, as in: minagi-tui ~/notes (--help tells more)."
             )
@@ -90,12 +94,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _source(arguments: argparse.Namespace) -> Source:
     """The recording asked for, or a worker for these paths, after what can be checked was checked."""
-    if arguments.replay is not None:
-        if arguments.speed < 0 or arguments.speed != arguments.speed:
-            raise UsageError(f"--speed must be 0 or more, not {arguments.speed}.")
-        return Recording(arguments.replay, arguments.speed)
+    if _recorded(arguments):
+        if arguments.paths or (arguments.demo and arguments.replay):
+            raise UsageError("A recorded run is shown by itself: name either files to read or one recording.")
+        speed = arguments.speed if arguments.speed is not None else DEMO_SPEED if arguments.demo else 1.0
+        if not 0 <= speed < 1e6:
+            raise UsageError(f"--speed must be 0 or more, and less than a million, not {speed}.")
+        return Recording(DEMO if arguments.demo else arguments.replay, speed)
     session_request(arguments)
     return Worker(worker_command(engine_flags(arguments)))
+
+
+def _recorded(arguments: argparse.Namespace) -> bool:
+    return arguments.demo or arguments.replay is not None
 
 
 def _has_model(weights: Path) -> bool:
@@ -115,7 +126,7 @@ def _check_theme(loaded: LoadedSettings) -> None:
 
 def _without_a_terminal(arguments: argparse.Namespace, missing: str) -> NoReturn:
     """Nothing to draw on: read without a screen, unless that is not wanted or means nothing."""
-    if arguments.replay is not None or arguments.no_headless:
+    if _recorded(arguments) or arguments.no_headless:
         raise UsageError(f"The app needs a terminal, and there is none on {missing}.")
     _say(f"There is no terminal on {missing}: reading without a screen, as minagi read does.")
     os.execv(sys.executable, [sys.executable, "-m", "minagi", "read", *engine_flags(arguments)])

@@ -1,4 +1,4 @@
-"""Where events come from and commands go: a worker process, or a recording of one.
+"""Where events come from and commands go: a worker process, or (`tui.recording`) a recording of one.
 
 The app needs no more than `Source`; tests hand it a scripted one. Everything a source has to say,
 the death of its worker included, comes as a message through `deliver`, in the app's own event loop.
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import IO
 
 from minagi import protocol
-from minagi.errors import UsageError
 from minagi.lines import LineReader
 from minagi.protocol import Command, Hello, Message, ProtocolError
 from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
@@ -30,8 +29,8 @@ from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
 Deliver = Callable[[Message], None]
 TAIL_BYTES = 16_384
 TAIL_LINES = 12
-_READ_BYTES = 1 << 16
-_SLICE = 0.008  # seconds of folding events before the screen and the keyboard get their turn
+READ_BYTES = 1 << 16
+SLICE = 0.008  # seconds of folding events before the screen and the keyboard get their turn
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class Source(ABC):
 
     live = False  # a worker is running, so that commands go somewhere
     recorded = False  # nothing said to it changes a model
+    at: float | None = None  # Unix time of the run that is shown, when it is not the present
 
     @abstractmethod
     async def run(self, deliver: Deliver) -> None:
@@ -100,7 +100,7 @@ async def fold(lines: Sequence[bytes | None], deliver: Deliver) -> None:
             garbage = NotUnderstood(message.lines + (garbage.lines if garbage else 0), message.sample)
         elif message is not None:
             deliver(message)
-        if time.monotonic() - began > _SLICE:
+        if time.monotonic() - began > SLICE:
             await asyncio.sleep(0)
             began = time.monotonic()
     if garbage is not None:
@@ -126,7 +126,7 @@ class Worker(Source):
             try:
                 self._process = process = await asyncio.create_subprocess_exec(
                     *self.command, stdin=PIPE, stdout=PIPE, stderr=early, start_new_session=True,
-                    limit=_READ_BYTES,
+                    limit=READ_BYTES,
                 )  # fmt: skip
             except OSError as error:
                 reason = f"{self.command[0]} cannot be started: {error.strerror or error}."
@@ -152,7 +152,7 @@ class Worker(Source):
                 self._log = message.log
             deliver(message)
 
-        while data := await stream.read(_READ_BYTES):
+        while data := await stream.read(READ_BYTES):
             await fold(reader.feed(data), note)
 
     def send(self, command: Command) -> bool:
@@ -226,77 +226,3 @@ def tail(log: str, early: IO[bytes]) -> tuple[str, ...]:
 def worker_command(arguments: Sequence[str]) -> list[str]:
     """The command line of a worker in the Python that runs the app."""
     return [sys.executable, "-m", "minagi.worker", *arguments]
-
-
-@dataclass
-class Recording(Source):
-    """A recorded stream of events at the pace it was recorded (`speed` times it; 0 = all at once).
-
-    `sleep` is injected by tests. Gaps longer than `longest_gap` seconds are shortened to it.
-    """
-
-    path: Path
-    speed: float = 1.0
-    longest_gap: float = 2.0
-    sleep: Callable[[float], object] = asyncio.sleep
-    recorded = True
-    _going: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _deliver: Deliver | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        if not self.path.is_file():
-            raise UsageError(
-                f"There is no recording {self.path}: name a file of events, one JSON object a line."
-            )
-        self._going.set()
-
-    async def run(self, deliver: Deliver) -> None:
-        """Play the file from its beginning to its end."""
-        self._deliver, self.live = deliver, True
-        deliver(WorkerStarted())
-        reader = LineReader()
-        before: float | None = None
-        try:
-            with self.path.open("rb") as file:
-                while data := file.read(_READ_BYTES):
-                    for line in reader.feed(data):
-                        before = await self._play(line, before, deliver)
-            for line in reader.feed(b"\n"):
-                await self._play(line, before, deliver)
-        except (OSError, ProtocolError) as error:
-            deliver(Noted(f"The recording cannot be played: {error}", "error"))
-        self.live = False
-        deliver(WorkerEnded(0, (), True))
-
-    async def _play(self, line: bytes | None, before: float | None, deliver: Deliver) -> float | None:
-        """Deliver one line when its time has come; returns the time it was recorded at."""
-        message = understand(line)
-        at = getattr(message, "at", 0.0) or None
-        if at is not None and before is not None and self.speed > 0:
-            await self._wait(min(max(0.0, at - before) / self.speed, self.longest_gap))
-        elif self.speed <= 0:
-            await self._wait(0.0)
-        await self._going.wait()
-        if message is not None:
-            deliver(message)
-        return at or before
-
-    async def _wait(self, seconds: float) -> None:
-        waiting = self.sleep(seconds)
-        assert asyncio.iscoroutine(waiting)
-        await waiting
-
-    def send(self, command: Command) -> bool:
-        """A recording can be paused and resumed; anything else is refused in words."""
-        if self._deliver is None or not self.live:
-            return False
-        ok = isinstance(command, (protocol.Pause, protocol.Resume))
-        if isinstance(command, protocol.Pause):
-            self._going.clear()
-            self._deliver(protocol.Phase("paused"))
-        elif isinstance(command, protocol.Resume):
-            self._going.set()
-            self._deliver(protocol.Phase("running"))
-        text = "" if ok else "This is a recording: it can be paused and looked at, nothing more."
-        self._deliver(protocol.Ack(command.id, command.type, ok, text))
-        return True

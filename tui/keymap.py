@@ -23,8 +23,8 @@ class Key:
 
     `action` is its name in the settings, `call` what the app runs (the action itself when empty).
     `where` is "app" (anywhere outside a text field), "text" (inside one too), "scroll" (in panes whose
-    lines move), or the name of the one pane it acts in. `rank` orders the footer, 0 keeps it out; `told`
-    stands in help and palette.
+    lines move), "replay" (while a recording is shown), or the name of the one pane it acts in. `rank`
+    orders the footer, 0 keeps it out; `told` stands in help and palette.
     """
 
     action: str
@@ -54,6 +54,10 @@ TABLE: tuple[Key, ...] = (
     Key("revert", ("r",), "revert", RUN, "Go back to an earlier checkpoint", rank=5),
     Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9),
     Key("restart", ("R",), "restart", RUN, "Start a worker that ended again, from the last checkpoint"),
+    Key("slower", ("less_than_sign",), "slower", RUN, "Recording: half the pace", "replay", 2, "pace(-1)"),
+    Key("faster", ("greater_than_sign",), "faster", RUN, "Recording: twice the pace", "replay", 2, "pace(1)"),
+    Key("back", ("comma",), "back", RUN, "Recording: ten seconds back", "replay", 3, "seek(-10)"),
+    Key("ahead", ("full_stop",), "on", RUN, "Recording: ten seconds on", "replay", 3, "seek(10)"),
     Key("chat", ("i", "slash"), "chat", TALK, "Talk to the model", rank=3),
     Key("leave_chat", ("escape",), "leave", TALK, "Cancel the reply, or leave the text field", "text"),
     Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
@@ -165,6 +169,7 @@ TABLE: tuple[Key, ...] = (
 _NAMES = {
     "space": "space", "escape": "esc", "slash": "/", "question_mark": "?", "left_square_bracket": "[",
     "right_square_bracket": "]", "left": "←", "right": "→", "up": "↑", "down": "↓", "shift+tab": "⇧tab",
+    "less_than_sign": "<", "greater_than_sign": ">", "comma": ",", "full_stop": ".",
 }  # fmt: skip
 _SYMBOLS = {"/": "slash", "?": "question_mark", "[": "left_square_bracket", "]": "right_square_bracket"}
 _WORDS = (

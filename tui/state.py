@@ -267,6 +267,13 @@ class WorkerEnded(Message):
 
 
 @dataclass(frozen=True)
+class Rewound(Message):
+    """A recording begins again."""
+
+    type: ClassVar[str] = "local.rewound"
+
+
+@dataclass(frozen=True)
 class NotUnderstood(Message):
     """Lines that were no messages."""
 

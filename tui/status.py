@@ -20,10 +20,11 @@ class Status(NamedTuple):
     style: str
 
 
+PAUSED = Status("‖", "paused", "$text-warning")
 _PHASES = {
-    "starting": Status("◌", "starting", MUTED),
-    "running": Status("●", "running", "$text-success"),
-    "paused": Status("‖", "paused", "$text-warning"),
+    "starting": Status("…", "starting", MUTED),
+    "running": Status("►", "running", "$text-success"),
+    "paused": PAUSED,
     "saving": Status("▼", "saving", "$text-accent"),
     "evaluating": Status("◆", "measuring", "$text-accent"),
     "writing": Status("✎", "writing", "$text-primary"),
@@ -55,13 +56,13 @@ def status(state: AppState, now: float) -> Status:
     if state.rung:
         return Status("▪", _RUNGS.get(state.rung, "stopping…"), "$text-warning")
     if stalled(state, now):
-        return Status("…", f"stalled {words.duration(silent_for(state, now))}", "$text-error")
+        return Status("!", f"stalled {words.duration(silent_for(state, now))}", "$text-error")
     for pending in reversed(state.pending):
         if pending.command.type in QUIET_WORDS:
-            return Status("◌", QUIET_WORDS[pending.command.type], "$text-accent")
+            return Status("…", QUIET_WORDS[pending.command.type], "$text-accent")
     if state.diverged and state.phase.phase == "running":
         return Status("✖", "diverged", "$text-error")
-    return _PHASES.get(state.phase.phase, Status("●", state.phase.phase[:16], MUTED))
+    return _PHASES.get(state.phase.phase, Status("►", state.phase.phase[:16], MUTED))
 
 
 def time_left(state: AppState) -> float | None:

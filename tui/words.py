@@ -44,6 +44,13 @@ def duration(seconds: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
+def clock(seconds: float) -> str:
+    """0:07, 12:40, 3:02:15."""
+    minutes, left = divmod(int(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"
+
+
 def ago(seconds: float) -> str:
     """just now, 12 s ago, 3 min ago."""
     return "just now" if seconds < 5 else f"{duration(seconds)} ago"

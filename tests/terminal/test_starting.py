@@ -193,7 +193,7 @@ def test_a_signal_as_soon_as_the_screen_is_taken(place: Place, start: Start) -> 
 
 def test_a_locale_that_is_not_utf8(place: Place, start: Start) -> None:
     app = start(Place(place.folder, {**place.environ, "PYTHONIOENCODING": "latin-1"}))
-    app.until("◌ starting")
+    app.until("… starting")
 
 
 def test_a_folder_that_was_removed_behind_the_shell(place: Place) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from minagi.errors import EXIT_USAGE
 from tui import app, terminal
-from tui.client import Recording, Worker
+from tui.client import Worker
+from tui.recording import Recording
 
 
 @pytest.fixture

@@ -8,11 +8,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
-
 from minagi import protocol as p
-from minagi.errors import UsageError
-from tui.client import TAIL_LINES, Deadlines, Recording, Worker, tail, understand, worker_command
+from tui.client import TAIL_LINES, Deadlines, Worker, tail, understand, worker_command
 from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
 
 PRELUDE = """
@@ -212,59 +209,3 @@ def test_the_tail_survives_a_missing_log() -> None:
 
 def test_the_worker_runs_in_the_python_of_the_app() -> None:
     assert worker_command(["--", "x"]) == [sys.executable, "-m", "minagi.worker", "--", "x"]
-
-
-# -------------------------------------------------------------------------------------- recordings
-
-
-def recorded(tmp_path: Path, *messages: p.Message, end: bytes = b"") -> Path:
-    path = tmp_path / "events.jsonl"
-    path.write_bytes(b"".join(p.encode(message) for message in messages) + end)
-    return path
-
-
-async def test_a_recording_plays_at_its_pace(tmp_path: Path) -> None:
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    path = recorded(
-        tmp_path, p.Hello(at=100.0), p.Phase("running"), p.Metrics(at=100.5), p.Metrics(at=101.5),
-        p.Metrics(at=900.0), p.Metrics(at=1.0), end=b'{"type": "metrics"}',
-    )  # fmt: skip
-    heard = Heard()
-    await Recording(path, speed=2.0, sleep=sleep).run(heard.append)
-    assert waits == [0.25, 0.5, 2.0, 0.0]
-    assert len(heard.of(p.Metrics)) == 5
-    assert heard[-1] == WorkerEnded(0, (), True)
-
-
-async def test_a_recording_can_be_paused_and_refuses_the_rest(tmp_path: Path) -> None:
-    path = recorded(tmp_path, *[p.Metrics(at=float(n)) for n in range(3)])
-    source = Recording(path, sleep=lambda _: asyncio.sleep(0.005))
-    heard = Heard()
-    running = asyncio.create_task(source.run(heard.append))
-    await heard.until(p.Metrics)
-    assert source.send(p.Pause(1))
-    assert source.send(p.Checkpoint(2))
-    await asyncio.sleep(0.02)
-    seen = len(heard.of(p.Metrics))
-    assert not running.done()
-    assert [ack.ok for ack in heard.of(p.Ack)] == [True, False]
-    source.send(p.Resume(3))
-    await running
-    assert len(heard.of(p.Metrics)) == 3 >= seen
-
-
-async def test_a_recording_full_of_garbage_plays_what_it_can(tmp_path: Path) -> None:
-    path = recorded(tmp_path, p.Hello(), end=b"\xff\xfe\n{}\n" + p.encode(p.Phase("paused")))
-    heard = Heard()
-    await Recording(path, speed=0).run(heard.append)
-    assert len(heard.of(NotUnderstood)) == 2
-    assert heard.of(p.Phase)
-
-
-def test_a_recording_that_is_not_there_is_told_before_the_screen_is_taken(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="There is no recording"):
-        Recording(tmp_path / "none.jsonl")

@@ -15,6 +15,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 from textual.widget import Widget
 
+from tui.recording import Playing
 from tui.state import AppState
 
 Part = str | Content | tuple[str, str]
@@ -39,7 +40,14 @@ class Frame:
 
     state: AppState
     view: View
-    now: float  # Unix time
+    now: float  # Unix time, of the run that is shown
+    tick: float = 0.0  # seconds on the app's own clock
+    playing: Playing | None = None  # where the recording is, if it is one
+
+    @property
+    def paused(self) -> bool:
+        """Whether what is shown stands still until a key is pressed."""
+        return self.playing.paused if self.playing else self.state.phase.phase == "paused"
 
 
 class Lines(Visual):
@@ -89,9 +97,9 @@ class Drawn(Widget):
             self.frame = frame
             return
         asked_for = self.frame is not None and frame.view is not self.frame.view  # a key was pressed
-        if 0.0 <= frame.now - self._drawn_at < self.seconds and before is not None and not asked_for:
+        if 0.0 <= frame.tick - self._drawn_at < self.seconds and before is not None and not asked_for:
             return
-        self.frame, self._drawn, self._drawn_at = frame, part, frame.now
+        self.frame, self._drawn, self._drawn_at = frame, part, frame.tick
         self.changed()
 
     def changed(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual.content import Content
 from textual.geometry import Size
 from textual.style import Style
 
-from tui.keymap import PANES, Key, shown
+from tui.keymap import PANES, RUN, TALK, Key, shown
 from tui.panes.base import Drawn, Frame, fitted, line
 from tui.styles import MUTED
 
@@ -52,7 +54,7 @@ class Footer(Drawn):
             self.refresh()
 
     def part(self, frame: Frame) -> tuple[object, ...]:
-        return (frame.state.phase.phase, frame.state.link, frame.state.reply is None)
+        return (frame.paused, frame.state.link, frame.state.reply is None)
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         width = size.width - 2
@@ -60,17 +62,22 @@ class Footer(Drawn):
             told = _WRITING if frame.state.reply is not None else _TYPING
             items = [(rank, _key(key, label, "")) for rank, (key, label) in enumerate(told)]
         else:
-            shown_keys = [k for k in self.table if k.rank and k.where in ("app", "text", self.place)]
-            shown_keys.sort(key=lambda key: key.rank)
-            items = [(key.rank, _key(shown(key.keys[0]), _label(key, frame), key.run)) for key in shown_keys]
+            acting = sorted(filter(partial(self._acts, frame), self.table), key=lambda key: key.rank)
+            items = [(key.rank, _key(shown(key.keys[0]), _label(key, frame), key.run)) for key in acting]
         if frame.state.link == "died":
             items.insert(0, (-1, _key("R", "start it again", "app.restart")))
         return [line(" ", fitted(items, width))]
 
+    def _acts(self, frame: Frame, key: Key) -> bool:
+        """Whether a key does something here, and is worth telling."""
+        if frame.playing and key.group in (RUN, TALK) and key.where != "replay" and key.action != "pause":
+            return False
+        places = ("app", "text", self.place, "replay" if frame.playing else "")
+        return bool(key.rank) and key.where in places
+
 
 def _label(key: Key, frame: Frame) -> str:
-    paused = frame.state.phase.phase == "paused"
-    return "resume" if key.action == "pause" and paused else key.label
+    return "resume" if key.action == "pause" and frame.paused else key.label
 
 
 def _key(key: str, label: str, action: str) -> Content:

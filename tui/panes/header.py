@@ -7,7 +7,8 @@ from textual.geometry import Size
 
 from tui import words
 from tui.panes.base import Drawn, Frame, fitted, line, spread
-from tui.status import status, time_left
+from tui.recording import Playing
+from tui.status import PAUSED, status, time_left
 from tui.styles import MUTED
 
 
@@ -15,7 +16,7 @@ class Header(Drawn):
     """Model, state, progress, pace, what is unsaved, and where it runs."""
 
     def part(self, frame: Frame) -> tuple[object, ...]:
-        return (frame.state, frame.view.bits, int(frame.now))
+        return (frame.state, frame.view.bits, int(frame.now), frame.playing)
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         width = size.width - 2
@@ -25,7 +26,7 @@ class Header(Drawn):
 
 def _first(frame: Frame, width: int) -> Content:
     state, metrics = frame.state, frame.state.metrics
-    now = status(state, frame.now)
+    now = PAUSED if frame.playing and frame.paused else status(state, frame.now)
     name = state.hello.model if state.hello else "minagi"
     items = [
         (0, line((f"{now.glyph} {now.word}", f"bold {now.style}"))),
@@ -67,7 +68,7 @@ def _second(frame: Frame, width: int) -> Content:
         return line((reason, "$text-error")).truncate(width, ellipsis=True)
     if hello is None:
         return line(("opening the model and the folder…", MUTED))
-    items = []
+    items = [(-1, _playing(frame.playing))] if frame.playing else []
     if hello.dry_run:
         items.append((0, line(("dry run: nothing is kept", "bold $text-warning"))))
     else:
@@ -86,6 +87,12 @@ def _second(frame: Frame, width: int) -> Content:
     if hello.profile:
         items.append((6, line((f"profile {hello.profile}", MUTED))))
     return fitted(items, width, gap=" · ")
+
+
+def _playing(playing: Playing) -> Content:
+    total = f" of {words.clock(playing.total)}" if playing.total is not None else ""
+    pace = f"{playing.speed:g}×" if playing.speed else "at once"
+    return line(("recording ", "bold $text-accent"), f"{words.clock(playing.seconds)}{total}, {pace}")
 
 
 def _experts(frame: Frame) -> int:

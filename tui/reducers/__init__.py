@@ -36,6 +36,7 @@ _HANDLERS: dict[type[Message], Callable[[AppState, Any, float], AppState]] = {
     protocol.ReplyEnded: chat.ended,
     protocol.Log: log.logged,
     local.WorkerStarted: run.worker_started,
+    local.Rewound: run.rewound,
     local.WorkerEnded: run.worker_ended,
     local.Closing: run.closing,
     local.Asked: run.asked,

@@ -33,10 +33,12 @@ from tui.state import (
     Ending,
     Mark,
     Pending,
+    Rewound,
     Snapshot,
     Subject,
     WorkerEnded,
     WorkerStarted,
+    initial,
 )
 
 _SAVED_WORDS = {
@@ -55,6 +57,11 @@ def worker_started(state: AppState, _event: WorkerStarted, now: float) -> AppSta
         failure_saved=False, diverged=False,
     )  # fmt: skip
     return say(state, now, "app", "Starting again from the last checkpoint") if again else state
+
+
+def rewound(state: AppState, _event: Rewound, now: float) -> AppState:
+    """Nothing is known yet of what is told once more."""
+    return initial(now, state.curves.recent_raw.span)
 
 
 def worker_ended(state: AppState, event: WorkerEnded, now: float) -> AppState:

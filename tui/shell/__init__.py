@@ -26,6 +26,8 @@ class MinagiApp(Running, Talking, Looking):
             return self._desk.deck.chosen == where and not self.typing
         if where == "scroll":
             return self.pane.scrolls and not self.typing
+        if where == "replay":
+            return self.source.recorded
         if action == "cancel_reply":
             return self.state.reply is not None
         if action == "chat":

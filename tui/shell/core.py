@@ -20,6 +20,7 @@ from tui.deck import Desk, bindings
 from tui.keymap import TABLE, Key
 from tui.panes.base import Frame, View
 from tui.panes.chat import ChatInput, ChatPane
+from tui.recording import Recording
 from tui.reducers import reduce
 from tui.state import Asked, initial
 from tui.status import status
@@ -27,6 +28,7 @@ from tui.terminal import title_sequence
 from tui.words import loss
 
 TITLE_SECONDS = 1.0
+RECORDED_IDS = 1 << 30  # of commands: a recording's own are below
 _APP_WIDE = ("leave", "interrupt")  # keys that act in dialogs too
 
 
@@ -63,7 +65,7 @@ class Core(App[None], inherit_bindings=False):
         self._desk = Desk(table, ui)
         self._drawn = False  # the first frame was drawn
         self._early_exit: int | None = None  # status of an exit asked for before that
-        self._last_id = 0
+        self._last_id = RECORDED_IDS if source.recorded else 0
         self._alerted = 0  # serial of the last alert that was shown
         self._titled = ("", float("-inf"))
         wide = tuple(key for key in table if key.action in _APP_WIDE)
@@ -103,12 +105,18 @@ class Core(App[None], inherit_bindings=False):
 
     def fold(self, event: Message) -> None:
         """Take one event in; drawing comes later."""
-        self.state = reduce(self.state, event, self.clock())
+        self.state = reduce(self.state, event, self.now)
 
     @property
     def frame(self) -> Frame:
         """What there is to draw now."""
-        return Frame(self.state, self.view, self.clock())
+        playing = self.source.playing if isinstance(self.source, Recording) else None
+        return Frame(self.state, self.view, self.now, self.clock(), playing)
+
+    @property
+    def now(self) -> float:
+        """Unix time of the run that is shown."""
+        return self.clock() if self.source.at is None else self.source.at
 
     def tick(self) -> None:
         """Draw what changed, and say what must be said."""
@@ -123,6 +131,8 @@ class Core(App[None], inherit_bindings=False):
     # ------------------------------------------------------------------------------ telling
 
     def _tell_alerts(self) -> None:
+        if isinstance(self.source, Recording) and self.source.winding:
+            self._alerted = self.state.serial  # nobody could read them
         for alert in self.state.alerts:
             if alert.serial <= self._alerted:
                 continue
@@ -136,7 +146,7 @@ class Core(App[None], inherit_bindings=False):
 
     def _tell_title(self, frame: Frame) -> None:
         """The terminal's title: model, state and held-out loss, for those who look elsewhere."""
-        if frame.now - self._titled[1] < TITLE_SECONDS or not self.app_focus:
+        if frame.tick - self._titled[1] < TITLE_SECONDS or not self.app_focus:
             return
         now = status(self.state, frame.now)
         name = self.state.hello.model if self.state.hello else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minagi import protocol
+from tui.recording import Recording
 from tui.screens.name import NameScreen
 from tui.screens.revert import RevertScreen
 from tui.screens.welcome import WelcomeScreen
@@ -41,7 +42,7 @@ class Running(Leaving):
 
     def action_pause(self) -> None:
         pausing = any(pending.command.type == "pause" for pending in self.state.pending)
-        self.ask(protocol.Resume if self.state.phase.phase == "paused" or pausing else protocol.Pause)
+        self.ask(protocol.Resume if self.frame.paused or pausing else protocol.Pause)
 
     def action_checkpoint(self) -> None:
         self.ask(protocol.Checkpoint)
@@ -65,7 +66,27 @@ class Running(Leaving):
         self.ask(protocol.Evaluate)
 
     def action_restart(self) -> None:
-        if self.source.live or self.source.recorded:
+        if isinstance(self.source, Recording):
+            self._wind(float("-inf"))
+        elif self.source.live:
             self.notify("The worker is running.", markup=False)
         else:
+            self.start()
+
+    # --------------------------------------------------------------------------- of a recording
+
+    def action_pace(self, doublings: int) -> None:
+        if isinstance(self.source, Recording):
+            self.source.hasten(doublings)
+            self.tick()
+
+    def action_seek(self, seconds: float) -> None:
+        """So many seconds on or back, of those that pass on the clock."""
+        if isinstance(self.source, Recording):
+            self._wind(seconds * max(1.0, self.source.speed))
+
+    def _wind(self, seconds: float) -> None:
+        assert isinstance(self.source, Recording)
+        self.source.seek(seconds)
+        if not self.source.live:
             self.start()
