@@ -100,7 +100,15 @@ async def record(folders: list[str], minutes: float) -> list[bytes]:
         await asyncio.sleep(max(0.0, began + minutes * 60 - time.monotonic()))
         await worker.close(recorder.take)
         await running
-        return [line.replace(home.encode(), b"~") for line in recorder.lines]
+        private = sorted({home, *(str(Path(folder).resolve().parent) for folder in folders)}, key=len)
+        return [_anonymous(line, private) for line in recorder.lines]
+
+
+def _anonymous(line: bytes, folders: list[str]) -> bytes:
+    """Without the names of this machine's folders."""
+    for folder in reversed(folders):
+        line = line.replace(folder.encode(), b"~")
+    return line
 
 
 def main() -> None:

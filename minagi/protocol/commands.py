@@ -94,6 +94,7 @@ class Probe(Command):
 
     type: ClassVar[str] = "probe"
     text: str = ""
+    strength: float | None = None  # of the suppression in `Probed.adapted`; None = the setting
 
 
 @dataclass(frozen=True)

@@ -310,6 +310,9 @@ class Probed(Message):
     nats: list[float | None] = field(default_factory=list)  # surprise at each character; null for the first
     experts: list[list[int]] = field(default_factory=list)  # uids of the first row, best first
     weights: list[list[float]] = field(default_factory=list)
+    # what would be written after each character, as bytes like `data`: greedy, and with suppression
+    raw: list[str] = field(default_factory=list)
+    adapted: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

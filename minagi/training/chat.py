@@ -1,4 +1,4 @@
-"""Talking with the model while it learns: replies and probes. Neither leaves a mark on what it knows."""
+"""Talking with the model while it learns. Replies leave no mark on what it knows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,15 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-import torch
-import torch.nn.functional as F
-
 from minagi import protocol
 from minagi.config import Decoding
 from minagi.errors import UsageError
-from minagi.model.reading import read
-from minagi.model.routing import Forward
 from minagi.protocol import Message, Remembered
 from minagi.text import alphabet
 from minagi.training.chat_records import ChatRecords
 from minagi.training.engine import Engine
-from minagi.training.writing import BOT_END, REPLY_ENDS, Character, Conversation, Writer
+from minagi.training.writing import BOT_END, REPLY_ENDS, Character, Conversation, Writer, bytes_of
 
-PROBE_MAX = 4_096  # characters
 _MARKERS = 2  # after a prompt, that the window must hold too
 
 
@@ -79,8 +72,8 @@ class Chat:
         if isinstance(message, protocol.ConversationBegan):
             self._conversation, self._last = Conversation(), None
         elif isinstance(message, Remembered) and not message.beside:
-            ids = alphabet.encode(_bytes_of(message.reply)).tolist()
-            self._conversation.ask(alphabet.encode(_bytes_of(message.prompt), markers=False))
+            ids = alphabet.encode(bytes_of(message.reply)).tolist()
+            self._conversation.ask(alphabet.encode(bytes_of(message.prompt), markers=False))
             self._conversation.answered([*ids, BOT_END] if message.reason == "finished" else ids)
             self._last = Reply(
                 message.prompt, message.variant, max(0.0, message.strength), ids=ids, rows=message.rows,
@@ -116,7 +109,7 @@ class Chat:
         if isinstance(command, protocol.Continue):
             yield from self._go_on(command, window)
             return
-        words = _bytes_of(command.prompt)
+        words = bytes_of(command.prompt)
         if not words:
             raise UsageError("There is nothing to answer: the message is empty.")
         strength = self.decoding.adapt_strength if command.strength is None else command.strength
@@ -146,7 +139,7 @@ class Chat:
         writer = Writer(self.engine, window, reply.strength, self.decoding)
         before, began = len(reply.ids), time.monotonic()
         goes_on = isinstance(command, protocol.Continue)
-        unread = 0 if goes_on else max(0, len(_bytes_of(reply.prompt)) + _MARKERS + 1 - window)
+        unread = 0 if goes_on else max(0, len(bytes_of(reply.prompt)) + _MARKERS + 1 - window)
         reason = "failed"
         try:
             yield protocol.ReplyStarted(
@@ -184,37 +177,3 @@ class Chat:
     def _complaints(self) -> Iterator[Message]:
         for sentence in self.records.take_complaints():
             yield protocol.Log(time.time(), "warning", "chat", sentence)
-
-    # ------------------------------------------------------------------------------------- probes
-
-    @torch.no_grad()
-    def probe(self, command: protocol.Probe, window: int) -> protocol.Probed:
-        """Read a text as a new one; rows, surprise and first-row experts of each character."""
-        limit = min(PROBE_MAX, window)
-        ids = alphabet.encode(_bytes_of(command.text), markers=False)[:limit]
-        if not len(ids):
-            raise UsageError("There is nothing to inspect: the text is empty.")
-        net, pool = self.engine.net, self.engine.pool
-        tensor = torch.from_numpy(ids.astype(np.int64)).to(net.tok_emb.weight.device)
-        generator = torch.Generator().manual_seed(0)
-        forward = Forward(pool, net.new_text(1), self.engine.routing, generator=generator, trace_rows=1)
-        reading = read(net, tensor, forward, cached=False)
-        nats = F.cross_entropy(reading.logits[:-1], tensor[1:], reduction="none")
-        trace = forward.traces[0]
-        uids = np.asarray(pool.telemetry.uid)
-        return protocol.Probed(
-            command.id,
-            alphabet.decode(ids).decode("latin-1"),
-            reading.rows.tolist(),
-            [None, *nats.tolist()],
-            uids[trace.experts.cpu().numpy()].tolist(),
-            trace.weights.round(decimals=4).tolist(),
-        )
-
-
-def _bytes_of(text: str) -> bytes:
-    """What was typed, as bytes. JSON can carry half a surrogate pair, which no text can: that becomes '?'."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")

@@ -28,6 +28,7 @@ from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
 from minagi.training.history import History
 from minagi.training.measuring import Measuring
+from minagi.training.probe import probe
 from minagi.training.progress import Progress, number
 from minagi.training.rate import RateControl
 from minagi.training.selection import Selection
@@ -342,7 +343,7 @@ class Trainer:
         return self.chat.forget()
 
     def probe(self, command: protocol.Probe) -> protocol.Probed:
-        return self.chat.probe(command, self.window.context)
+        return probe(self.engine, self.settings.decoding, command, self.window.context)
 
     def set(self, key: str, value: float | bool | str | None) -> str:
         """Change a run-time value; returns what changed."""

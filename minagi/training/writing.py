@@ -89,3 +89,11 @@ class Conversation:
         """Open what the model said last again; returns the whole, for it to go on. Only if `cut_short`."""
         self.ids.pop()
         return list(self.ids)
+
+
+def bytes_of(text: str) -> bytes:
+    """What was typed, as bytes. JSON can carry half a surrogate pair, which no text can: that becomes '?'."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")

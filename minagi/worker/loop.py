@@ -313,6 +313,7 @@ class _Run:
         raise UsageError("Nothing is being written or measured.")
 
     def on_probe(self, command: protocol.Probe) -> str:
+        check_strength(command.strength)
         with self.signals.breakable():
             self.channel.send(self.trainer.probe(command))
         return ""
@@ -353,9 +354,8 @@ class _Run:
         """Answer a prompt. Between any two characters it can be cancelled, and commands are heard."""
         if not 1 <= command.chars <= REPLY_CHARS_MAX:
             raise UsageError(f"A reply is 1 to {REPLY_CHARS_MAX} characters long, not {command.chars}.")
-        strength = command.strength if isinstance(command, Write) else None
-        if strength is not None and not 0 <= strength < math.inf:
-            raise UsageError(f"The strength of adaptation must be 0 or more, not {strength}.")
+        if isinstance(command, Write):
+            check_strength(command.strength)
         self.tell("writing")
         replies = self.trainer.reply(command)
         first = self.next_of(replies)  # a prompt that is refused is refused here, before it is acknowledged
@@ -405,3 +405,9 @@ class _Run:
 def goodbye(trainer: RunLike | None, reason: str, saved: bool) -> Goodbye:
     step, chars = (trainer.steps, trainer.chars) if trainer else (0, 0)
     return Goodbye(reason=reason, saved=saved, step=step, chars=chars)
+
+
+def check_strength(strength: float | None) -> None:
+    """Raises UsageError for a strength of adaptation that is none."""
+    if strength is not None and not 0 <= strength < math.inf:
+        raise UsageError(f"The strength of adaptation must be 0 or more, not {strength}.")

@@ -11,7 +11,7 @@ from minagi import protocol
 from minagi.errors import UsageError
 from minagi.text import alphabet
 from minagi.text.alphabet import ID_OF
-from minagi.training import chat as chat_module
+from minagi.training import probe as probe_module
 from minagi.training.session import Session
 from minagi.training.writing import Character, Writer
 
@@ -163,9 +163,19 @@ def test_a_probe_tells_rows_surprise_and_experts_by_name(session: Session) -> No
     assert protocol.decode_event(protocol.encode(probed)) is not None
 
 
+def test_a_probe_tells_how_it_would_go_on_raw_and_adapted(session: Session) -> None:
+    text = "whose letters are these"
+    weak = session.probe(protocol.Probe(id=1, text=text, strength=0.0))
+    strong = session.probe(protocol.Probe(id=1, text=text, strength=1e6))
+    assert weak.raw == weak.adapted == strong.raw
+    assert len(strong.adapted) == len(text)
+    for place, choice in enumerate(strong.adapted):
+        assert choice not in text[: place + 1], "nothing that was there already is chosen"
+
+
 def test_a_probe_reads_no_more_than_the_window(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(session.probe(protocol.Probe(id=1, text="y" * 500)).rows) == session.window.context
-    monkeypatch.setattr(chat_module, "PROBE_MAX", 5)
+    monkeypatch.setattr(probe_module, "PROBE_MAX", 5)
     assert len(session.probe(protocol.Probe(id=1, text="y" * 500)).rows) == 5
     assert len(session.probe(protocol.Probe(id=1, text="z")).rows) == 1
 

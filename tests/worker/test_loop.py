@@ -127,6 +127,7 @@ REFUSED = [
     Write(id=1, prompt="x", chars=10**9),
     Write(id=1, prompt="x", strength=-1.0),
     Write(id=1, prompt="x", strength=math.nan),
+    Probe(id=1, text="x", strength=-1.0),
 ]
 
 
