@@ -23,8 +23,8 @@ from minagi.errors import UsageError
 from minagi.text.collect import check_paths
 from minagi.training.request import Limits, SessionRequest
 
-# What a training run uses. The app adds "plots" and "ui".
-ENGINE = ("model", "pool", "training", "growth", "prune", "data", "decoding", "hardware")
+# What a training run uses. The app adds "ui".
+ENGINE = ("model", "pool", "training", "growth", "prune", "data", "decoding", "plots", "hardware")
 # What a model that is only read out uses.
 READING = ("pool", "decoding", "hardware", "model.min_steps", "model.halt_thresh", "training.precision",
            "data.weights")  # fmt: skip
@@ -146,6 +146,26 @@ def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
     group.add_argument("--lr-reset", action="store_true", help="start at the full learning rate again")
     group.add_argument("--follow-symlinks", action="store_true", help="read what symbolic links point to")
     add_guard(group)
+    group.add_argument(
+        "--pool-checkpoint", action=argparse.BooleanOptionalAction, default=True,
+        help="save at once when experts were born or deleted (default: yes)",
+    )  # fmt: skip
+    records = parser.add_argument_group("records", "Kept beside the history; see also --sample-every.")
+    records.add_argument(
+        "--sample-chars", type=count, default=200, metavar="N", help="length of a sample (default: 200)"
+    )
+    records.add_argument(
+        "--sample-raw-only", action="store_true", help="sample without the adapted half, in half the time"
+    )
+    records.add_argument(
+        "--trace-routes",
+        type=path,
+        metavar="FILE",
+        help="keep the routing of the first chunks in FILE (.npz)",
+    )
+    records.add_argument(
+        "--trace-chunks", type=count, default=8, metavar="N", help="how many chunks that is (default: 8)"
+    )
 
 
 def add_guard(group: Any) -> None:
@@ -214,6 +234,8 @@ def session_request(arguments: argparse.Namespace, log: str = "") -> SessionRequ
     if not arguments.follow_symlinks:  # else finding out is the walk itself, made once, by the session
         check_paths(paths)
     check_weights(data.weights, writes=not arguments.dry_run)
+    if arguments.trace_routes:
+        check_new_file(arguments.trace_routes, "--trace-routes")
     return SessionRequest(
         paths=paths,
         weights=data.weights,
@@ -227,6 +249,11 @@ def session_request(arguments: argparse.Namespace, log: str = "") -> SessionRequ
         follow_symlinks=arguments.follow_symlinks,
         revert_factor=arguments.revert_factor,
         max_reverts=arguments.max_reverts,
+        pool_checkpoint=arguments.pool_checkpoint,
+        sample_chars=arguments.sample_chars,
+        sample_raw_only=arguments.sample_raw_only,
+        trace_routes=arguments.trace_routes,
+        trace_chunks=arguments.trace_chunks,
         log=log,
     )
 
@@ -243,14 +270,27 @@ def engine_flags(arguments: argparse.Namespace) -> list[str]:
         else:
             flags.append(f"--{key.flag}={value}")
     for name in ("config", "profile", "device", "threads", "minutes", "chars", "steps", "passes", "seed",
-                 "revert_factor", "max_reverts"):  # fmt: skip
+                 "revert_factor", "max_reverts", "sample_chars", "trace_routes", "trace_chunks"):  # fmt: skip
         value = getattr(arguments, name)
         if value is not None:
             flags.append(f"--{name.replace('_', '-')}={value}")
     flags.append("--dry-run" if arguments.dry_run else "--save")
     flags += ["--lr-reset"] if arguments.lr_reset else []
     flags += ["--follow-symlinks"] if arguments.follow_symlinks else []
+    flags += ["--sample-raw-only"] if arguments.sample_raw_only else []
+    flags += [] if arguments.pool_checkpoint else ["--no-pool-checkpoint"]
     return [*flags, "--", *map(str, arguments.paths)]
+
+
+def check_new_file(file: Path, flag: str) -> None:
+    """A file that a flag names to be written: its folder must be there and can be written in."""
+    folder = file.absolute().parent
+    if file.is_dir():
+        raise UsageError(f"{flag} names {file}, which is a folder. Name a file in it.")
+    if not folder.is_dir():
+        raise UsageError(f"{flag} names {file}, but there is no folder {folder}. Make it first.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{flag} names {file}, but nothing can be written in {folder}. Name another place.")
 
 
 def check_weights(weights: Path, writes: bool) -> None:

@@ -14,3 +14,15 @@ INVISIBLE = (
     0x061C, 0xFEFF, 0xFFF9, 0xFFFA, 0xFFFB,
 )  # fmt: skip
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+_TABLE: dict[int, str | None] = {
+    **dict.fromkeys((*CONTROLS, *LINE_BREAKS), REPLACEMENT),
+    **dict.fromkeys(INVISIBLE),
+    ord("\t"): "\t",
+    ord("\n"): "\n",
+}
+
+
+def harmless(text: str) -> str:
+    """`text` without what would steer a terminal or hide in it; tabs and new lines stay."""
+    return text.encode("utf-8", "replace").decode("utf-8").translate(_TABLE)

@@ -94,6 +94,9 @@ WRONG = [
     (["--threads", "0"], "--threads"),
     (["--max-reverts", "-1"], "--max-reverts"),
     (["--revert-factor", "x"], "--revert-factor"),
+    (["--sample-chars", "0"], "--sample-chars"),
+    (["--trace-chunks", "none"], "--trace-chunks"),
+    (["--trace-routes", ""], "empty"),
     (["--save", "--dry-run"], "--dry-run"),
     (["--contxt-end", "5"], "--context-end"),
     (["--lr-horizon", "5"], "held-out"),
@@ -164,6 +167,23 @@ def test_weights_that_cannot_be(text: Path, monkeypatch: pytest.MonkeyPatch) -> 
     session_request(parser().parse([str(text), "--weights", "new/weights"]))  # a dry run writes nothing
 
 
+@pytest.mark.parametrize(
+    ("file", "words"), [(".", "folder"), ("no/such/t.npz", "no folder"), ("text.txt/t.npz", "no folder")]
+)
+def test_a_trace_that_cannot_be_written(text: Path, file: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        session_request(parser().parse([str(text), "--trace-routes", file]))
+
+
+def test_what_is_recorded_is_in_the_request(text: Path) -> None:
+    flags = ["--sample-chars", "9", "--sample-raw-only", "--trace-routes", "t.npz", "--trace-chunks", "3"]
+    request = session_request(parser().parse([str(text), *flags, "--no-pool-checkpoint"]))
+    assert (request.sample_chars, request.sample_raw_only, request.pool_checkpoint) == (9, True, False)
+    assert (request.trace_routes, request.trace_chunks) == (Path("t.npz"), 3)
+    usual = session_request(parser().parse([str(text)]))
+    assert (usual.sample_raw_only, usual.pool_checkpoint, usual.trace_routes) == (False, True, None)
+
+
 @pytest.mark.parametrize("flags", [["/no/such/folder"], ["empty"], ["binary"], []])
 def test_text_that_is_not_there(text: Path, flags: list[str]) -> None:
     Path("empty").mkdir()
@@ -180,18 +200,20 @@ NUMBERS = st.integers(1, 10**6)
         {},
         optional={
             "--chars": NUMBERS, "--steps": NUMBERS, "--seed": NUMBERS, "--d-model": NUMBERS, "--lr": NUMBERS,
+            "--sample-chars": NUMBERS, "--trace-chunks": NUMBERS, "--trace-routes": st.just("a b.npz"),
             "--profile": st.just("cpu"), "--config": st.just("a b.yaml"), "--device": st.just("cuda:1"),
         },
     ),
-    st.sets(st.sampled_from(["--save", "--lr-reset", "--follow-symlinks", "--no-halt-freeze", "--unified"])),
+    st.sets(st.sampled_from(["--save", "--lr-reset", "--follow-symlinks", "--no-halt-freeze", "--unified",
+                             "--sample-raw-only", "--no-pool-checkpoint", "--no-plots"])),
     st.lists(st.sampled_from(["a", "-b", "--c", "d e"]), max_size=3),
 )  # fmt: skip
 def test_a_workers_flags_mean_what_the_apps_meant(values: dict, switches: set, paths: list) -> None:
     flags = [f"{name}={value}" for name, value in values.items()] + sorted(switches)
     asked = parser(saves=True).parse([*flags, "--theme", "nord", "--", *paths])
     again = parser(saves=False).parse(engine_flags(asked))
-    ours = {name: value for name, value in vars(asked).items() if not name.startswith(("ui.", "plots."))}
-    theirs = {name: value for name, value in vars(again).items() if not name.startswith(("ui.", "plots."))}
+    ours = {name: value for name, value in vars(asked).items() if not name.startswith("ui.")}
+    theirs = {name: value for name, value in vars(again).items() if not name.startswith("ui.")}
     assert theirs == ours
     assert vars(again)["ui.theme"] is None
 

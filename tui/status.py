@@ -27,6 +27,7 @@ _PHASES = {
     "paused": PAUSED,
     "saving": Status("▼", "saving", "$text-accent"),
     "evaluating": Status("◆", "measuring", "$text-accent"),
+    "sampling": Status("✎", "sampling", "$text-accent"),
     "writing": Status("✎", "writing", "$text-primary"),
     "reverting": Status("↶", "reverting", "$text-warning"),
     "stopping": Status("▪", "stopping", "$text-warning"),

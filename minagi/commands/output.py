@@ -14,14 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from minagi.finite import finite
-from minagi.steering import CONTROLS, INVISIBLE, LINE_BREAKS, REPLACEMENT
-
-_TABLE: dict[int, str | None] = {
-    **dict.fromkeys((*CONTROLS, *LINE_BREAKS), REPLACEMENT),
-    **dict.fromkeys(INVISIBLE),
-    ord("\t"): "\t",
-    ord("\n"): "\n",
-}
+from minagi.steering import harmless
 
 
 def say(text: str) -> None:
@@ -48,11 +41,6 @@ def put_table(table: Table) -> None:
     with console.capture() as shown:
         console.print(table)
     put(shown.get().rstrip("\n"))
-
-
-def harmless(text: str) -> str:
-    """`text` without what would steer a terminal or hide in it; tabs and new lines stay."""
-    return text.encode("utf-8", "replace").decode("utf-8").translate(_TABLE)
 
 
 class TextOut:

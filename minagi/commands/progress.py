@@ -16,6 +16,7 @@ from minagi.commands.output import harmless
 from minagi.protocol import Command, Message
 from minagi.training.request import Limits
 
+LN2 = math.log(2)
 PLAIN_SECONDS = 10.0  # between two lines of figures where there is no live line
 
 
@@ -44,7 +45,8 @@ class ProgressChannel:
         self._corpus_chars = 0
         self._context = 0
         self._first_step: int | None = None
-        self._held_out: float | None = None
+        self._held_out = protocol.HeldOut()
+        self._readings = 0
 
     def _bar(self) -> Progress:
         bar = Progress(
@@ -72,9 +74,12 @@ class ProgressChannel:
         elif isinstance(message, protocol.Phase) and self._live and self._task is not None:
             self._live.update(self._task, description=message.phase)
         elif isinstance(message, protocol.HeldOut):
-            self._held_out = message.bits_per_byte
+            self._held_out = message
+            self._readings += 1
         elif isinstance(message, protocol.CorpusFound):
             self._corpus_chars = message.chars
+        if isinstance(message, protocol.Phase) and message.phase == "stopping" and self._readings > 1:
+            self._print(comparison(self._held_out))
         text = self._sentence(message)
         if text:
             self._print(text)
@@ -98,7 +103,7 @@ class ProgressChannel:
             self._first_step = metrics.step - 1
         parts = [
             _figure("loss {:.3f}", metrics.loss_smooth if metrics.loss_smooth is not None else metrics.loss),
-            _figure("held-out {:.3f} bits", self._held_out),
+            _figure("held-out {:.3f} bits", self._held_out.bits_per_byte),
             f"{metrics.session_chars:,} characters",
             _figure("{:,.0f}/s", metrics.chars_per_second),
         ]
@@ -142,10 +147,12 @@ def sentence(message: Message) -> str:
     if isinstance(message, protocol.HeldOut):
         if message.nats is None:
             return "Held-out text could not be measured."
-        bits = message.nats / math.log(2) if message.bits_per_byte is None else message.bits_per_byte
-        error = _figure(" ± {:.3f}", message.stderr and message.stderr / math.log(2))
+        bits = message.nats / LN2 if message.bits_per_byte is None else message.bits_per_byte
+        error = _figure(" ± {:.3f}", message.stderr and message.stderr / LN2)
         best = ", the best so far" if message.best else ""
         return f"Held-out: {bits:.3f}{error} bits a byte after {message.chars:,} characters{best}."
+    if isinstance(message, protocol.Sampled):
+        return _sampled(message)
     if isinstance(message, protocol.Saved):
         name = f" as {message.name!r}" if message.name else ""
         return f"Saved{name} at step {message.step:,} (snapshot {message.snapshot})."
@@ -158,6 +165,39 @@ def sentence(message: Message) -> str:
         kept = "everything is saved" if message.saved else "nothing new was kept"
         return f"Ended at step {message.step:,}: {message.reason}; {kept}."
     return ""
+
+
+def comparison(held_out: protocol.HeldOut) -> str:
+    """What reading changed, subject by subject, in bits a byte: a table, or "" where nothing was measured."""
+    rows = []
+    for name, score in held_out.subjects.items():
+        now, before, error = score.get("nats"), score.get("before"), score.get("change_stderr")
+        if now is not None and before is not None:
+            change = f"{(now - before) / LN2:+.3f}" + _figure(" ± {:.3f}", error and error / LN2)
+            rows.append((name, f"{before / LN2:.3f}", f"{now / LN2:.3f}", change))
+    if not rows:
+        return ""
+    rows.insert(0, ("held-out, bits a byte", "before", "now", "change"))
+    wide = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        f"{row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]}".rstrip() for row in rows
+    )
+
+
+def _sampled(sampled: protocol.Sampled) -> str:
+    """The first words of each sample, adapted where there is that."""
+    said = []
+    for sample in sampled.samples:
+        prompt, written = sample.get("prompt", ""), sample.get("adapted") or sample.get("raw", "")
+        said.append(
+            f"{sample.get('subject', '')}: after …{_brief(prompt[-40:])!r} it writes {_brief(written)!r}"
+        )
+    return "\n".join([*said, f"More in {sampled.path}."] if sampled.path else said)
+
+
+def _brief(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= 80 else words[:79] + "…"
 
 
 def _hello(hello: protocol.Hello) -> str:

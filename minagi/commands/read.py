@@ -13,6 +13,7 @@ from minagi.options import ENGINE, Parser, add_machine, add_run, add_settings, s
 from minagi.protocol import Failure, Message
 from minagi.training.request import SessionRequest
 from minagi.worker.channel import Channel
+from minagi.worker.eventlog import logged
 from minagi.worker.loop import TrainerLike
 from minagi.worker.serve import open_session, serve
 from minagi.worker.signals import Signals
@@ -62,13 +63,13 @@ def main(argv: Sequence[str], open_trainer: Callable[[SessionRequest], TrainerLi
         if arguments.json:
             with private_stdout() as stdout:
                 channel = JsonChannel(None, stdout, signals.wake_fd)
-                status = serve(opened, channel, request.limits, signals, request.log)
+                status = serve(opened, logged(channel, request), request.limits, signals, request.log)
                 if channel.closed:
                     say(f"minagi: {channel.closed}.")
                 return status or (EXIT_FAILED if channel.closed else EXIT_OK)
         shown = ProgressChannel(request.limits, told=request.loaded.notice)
         try:
-            return serve(opened, shown, request.limits, signals, request.log)
+            return serve(opened, logged(shown, request), request.limits, signals, request.log)
         finally:
             shown.finish()
 

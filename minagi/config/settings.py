@@ -122,7 +122,7 @@ class Training:
         500_000, "characters read between two measurements of held-out text", low=1, high=_MANY
     )
     sample_every: float = _key(
-        10.0, "minutes between samples of writing; 0 is never (not in this release)", low=0.0, high=100_000.0
+        10.0, "minutes between samples of what the model writes now; 0 is never", low=0.0, high=100_000.0
     )
 
 

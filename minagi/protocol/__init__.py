@@ -51,6 +51,7 @@ from minagi.protocol.events import (
     ReplyEnded,
     ReplyStarted,
     Reverted,
+    Sampled,
     Saved,
     Snapshots,
     Subjects,
@@ -64,6 +65,6 @@ __all__ = [
     "ConversationBegan", "CorpusFound", "Evaluate", "Failure", "Goodbye", "Growth", "HeldOut", "Hello",
     "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat", "Pause", "Phase", "Pool", "Probe",
     "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk", "ReplyEnded", "ReplyStarted", "Resume",
-    "Revert", "Reverted", "Saved", "Set", "Snapshots", "Stop", "Subjects", "Window", "Write",
+    "Revert", "Reverted", "Sampled", "Saved", "Set", "Snapshots", "Stop", "Subjects", "Window", "Write",
     "decode_command", "decode_event", "encode",
 ]  # fmt: skip

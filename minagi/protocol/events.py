@@ -60,7 +60,7 @@ class Phase(Message):
     """What the worker is doing now."""
 
     type: ClassVar[str] = "phase"
-    # starting | running | paused | saving | evaluating | writing | reverting | stopping
+    # starting | running | paused | saving | evaluating | sampling | writing | reverting | stopping
     phase: str = "starting"
     reason: str = ""
 
@@ -169,7 +169,7 @@ class HeldOut(Message):
     bits_per_byte: float | None = None
     stderr: float | None = None
     best: bool = False  # the lowest so far
-    # name -> {"nats", "stderr", "bytes", "before"}; before = at the session's start
+    # name -> {"nats", "stderr", "bytes", "before", "change_stderr"}; before = at the session's start
     subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
     seconds: float = 0.0
     gap: float | None = None  # held-out minus train
@@ -233,6 +233,18 @@ class Reverted(Message):
     chars: int = 0
     held_out: float | None = None
     reason: str = ""  # "asked", or why the run did it by itself
+
+
+@dataclass(frozen=True)
+class Sampled(Message):
+    """What the model writes now, after one prompt a subject."""
+
+    type: ClassVar[str] = "sampled"
+    at: float = 0.0
+    path: str = ""  # the file that it was added to, or ""
+    chars_per_second: float | None = None  # of the writing
+    # subject, prompt, raw, raw_repeated (share of 8-grams); adapted, adapted_repeated: null if not asked for
+    samples: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -362,7 +374,7 @@ EVENTS: dict[str, type[Message]] = {
     cls.type: cls
     for cls in (
         Hello, CorpusFound, Phase, Metrics, Memory, Pool, Growth, Window, HeldOut, Rate, Subjects, Saved,
-        Snapshots, Reverted, ReplyStarted, ReplyChunk, ReplyEnded, Remembered,
+        Snapshots, Reverted, Sampled, ReplyStarted, ReplyChunk, ReplyEnded, Remembered,
         ConversationBegan, Probed, Log, Ack, Failure, Goodbye,
     )
 }  # fmt: skip

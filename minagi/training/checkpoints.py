@@ -26,7 +26,8 @@ def ours_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Checkpoints:
-    """The weights directory as a run uses it. `gather` gives the manifest keys the trainer owns."""
+    """The weights directory as a run uses it. `gather` gives the manifest keys the trainer owns,
+    `row` what it knows for a row of the history."""
 
     def __init__(
         self,
@@ -34,13 +35,14 @@ class Checkpoints:
         progress: Progress,
         history: History,
         gather: Callable[[], dict[str, Any]],
+        row: Callable[[], dict[str, Any]],
         *,
         dry_run: bool,
         save_every: float,
         clock: Callable[[], float],
     ) -> None:
         self.engine, self.progress, self.history = engine, progress, history
-        self._gather, self.dry_run, self._clock = gather, dry_run, clock
+        self._gather, self._row, self.dry_run, self._clock = gather, row, dry_run, clock
         self._every = save_every * 60
         self._saved_at = clock()
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext  # nothing breaks in
@@ -101,6 +103,7 @@ class Checkpoints:
                 "val": progress.val,
                 "experts": len(telemetry),
                 "memory": self.engine.hardware.memory_used(),
+                **self._row(),
                 **telemetry.to_manifest(self.engine.net.pool.gate.tolist()),
             }
         )

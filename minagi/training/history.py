@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from minagi.finite import finite
+from minagi.records import RecordFile
 
 LINE_MAX = 16 * 1024 * 1024  # bytes; a longer line is not one of ours
 
@@ -22,15 +23,10 @@ class History:
         self.path = path
 
     def append(self, row: Mapping[str, Any]) -> str:
-        """Add one row. A line torn by a crash before it is closed off, so that it takes none with it."""
+        """Add one row."""
         line = json.dumps(finite(row), ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("ab+") as file:
-                if file.tell() > 0:
-                    file.seek(-1, os.SEEK_END)
-                    line = line if file.read(1) == b"\n" else b"\n" + line
-                file.write(line)
+            RecordFile(self.path).append(line)
         except OSError as error:
             return f"The history could not be written to {self.path}: {error.strerror or error}."
         return ""

@@ -17,6 +17,8 @@ from minagi.training.guard import Guard, Rescue
 from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
 
+FIRST_READING = 8_192  # characters of a newborn's life before it; then they double
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -42,11 +44,19 @@ class Measuring:
         self.rate, self.guard, self._clock = rate, guard, clock
         self._reading: Generator[None, None, Measured] | None = None
         self._began = 0.0
+        self.last: protocol.HeldOut | None = None  # the last whole reading, and what was made of it
+        self.move: protocol.Rate | None = None
 
     @property
     def open(self) -> bool:
         """A reading is in progress."""
         return self._reading is not None
+
+    @property
+    def due(self) -> bool:
+        """Whether enough was read since the last reading."""
+        read, at = self.progress.chars, self.progress.evaluated_chars
+        return read - at >= min(self.settings.training.eval_every_chars, max(FIRST_READING, at))
 
     def begin(self, corpus: Corpus, context: int) -> None:
         """Begin a reading with a window of `context`, unless there is no held-out text."""
@@ -64,6 +74,10 @@ class Measuring:
     def give_up(self) -> None:
         """There is no reading in progress any more."""
         self._reading = None
+
+    def forget(self) -> None:
+        """What was measured is of another model, or of other text."""
+        self._reading = self.last = self.move = None
 
     def go_on(self, seconds: float) -> Generator[Message, None, Judged | None]:
         """Go on for about `seconds`. None until the reading is whole, or when nothing could be read."""
@@ -87,10 +101,12 @@ class Measuring:
         rescue = self.guard.held_out(nats)
         progress.val = nats if math.isfinite(nats) else None
         best = math.isfinite(nats) and (before is None or nats < before)
-        yield self._event(measured, nats, best)
+        self.last = self._event(measured, nats, best)
+        yield self.last
         move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
         progress.evaluated_step = progress.step
-        yield protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
+        self.move = protocol.Rate(progress.step, move.factor, move.verdict, move.sentence, move.notable)
+        yield self.move
         if move.notable:
             yield Log(at=time.time(), level="info", topic="rate", text=move.sentence)
         return Judged(best, rescue)
@@ -99,11 +115,10 @@ class Measuring:
         progress = self.progress
         subjects: dict[str, dict[str, float | None]] = {}
         for name, score in measured.subjects.items():
-            known = progress.subject(name)
-            if known.before is None:
-                known.before = score.nats
+            before = progress.subject(name).measured(score.nats, score.windows)
             subjects[name] = {
-                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": known.before,
+                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": before.nats,
+                "change_stderr": before.change_stderr(score.windows),
             }  # fmt: skip
         return protocol.HeldOut(
             at=time.time(),

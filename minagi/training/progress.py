@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 SMOOTHING_CHARS = 20_000  # characters over which a shown loss is averaged
 SPEED_SECONDS = 3.0  # seconds of training over which a shown speed is averaged
@@ -27,13 +30,39 @@ class Smooth:
             self.value += (value - self.value) * self.span * (1 - keep) / self._weight
 
 
+@dataclass(frozen=True)
+class Before:
+    """A held-out reading to compare later ones with: nats, and the means of its windows."""
+
+    nats: float | None
+    windows: Sequence[float]
+
+    def change_stderr(self, windows: Sequence[float]) -> float | None:
+        """Standard error of the change to a later reading with these windows; None with fewer than two.
+
+        Where there are as many, they are windows of the same text, and what varies is each one's change.
+        """
+        pairs = list(zip(windows, self.windows, strict=False))
+        if len(pairs) < 2:
+            return None
+        if len(windows) == len(self.windows):
+            return _stderr([now - then for now, then in pairs])
+        return math.hypot(_stderr(windows), _stderr(self.windows))
+
+
 @dataclass
 class SubjectProgress:
     """One subject: characters read in the model's life; train loss and first held-out of the session."""
 
     chars: int = 0
     loss: Smooth = field(default_factory=Smooth)
-    before: float | None = None
+    before: Before | None = None
+
+    def measured(self, nats: float | None, windows: Sequence[float]) -> Before:
+        """A held-out reading was made; the session's first."""
+        if self.before is None and nats is not None:
+            self.before = Before(nats, windows)
+        return self.before or Before(None, windows)
 
 
 class Progress:
@@ -109,6 +138,11 @@ class Progress:
         """A subject's figures, begun at the first mention."""
         return self.subjects.setdefault(name, SubjectProgress())
 
+    def forget_readings(self) -> None:
+        """Other text is measured from now on."""
+        for subject in self.subjects.values():
+            subject.before = None
+
     def state_dict(self) -> dict[str, Any]:
         """What a later session goes on from, beside what the manifest's own keys say."""
         return {
@@ -133,6 +167,11 @@ class Progress:
         read = read if isinstance(read, dict) else {}
         for name in {*self.subjects, *map(str, read)}:
             self.subject(name).chars = min(_count(read.get(name)), self.chars)
+
+
+def _stderr(values: Sequence[float]) -> float:
+    with np.errstate(invalid="ignore"):  # of a model that has diverged
+        return float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
 def number(value: Any) -> float | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from minagi.model.loss import Loss
 from minagi.text.corpus import Corpus, shown_path
 from minagi.text.watch import CorpusChange
 from minagi.training.engine import Engine
+from minagi.training.evaluate import LN2
 from minagi.training.progress import Progress
 from minagi.training.selection import Selection
 from minagi.training.start import Start
@@ -126,7 +128,7 @@ def subjects(progress: Progress) -> protocol.Subjects:
     )
 
 
-def window(progress: Progress, growth: WindowGrowth, moved: WindowMove | None) -> protocol.Window:
+def window(progress: Progress, growth: WindowGrowth, moved: WindowMove | None = None) -> protocol.Window:
     """The window as it is, and the move that was just made."""
     return protocol.Window(
         step=progress.step,
@@ -138,6 +140,46 @@ def window(progress: Progress, growth: WindowGrowth, moved: WindowMove | None) -
         next_at_chars=growth.next_at_chars,
         sentence=moved.sentence if moved else "",
     )
+
+
+def row(progress: Progress, context: int, factor: float, held_out: protocol.HeldOut | None) -> dict[str, Any]:
+    """What a row of the history says beside counters and telemetry; losses in nats a byte."""
+    measured = held_out.subjects if held_out is not None else {}
+    subjects = {}
+    for name in sorted({*measured, *progress.subjects}):
+        known, score = progress.subject(name), measured.get(name, {})
+        subjects[name] = {
+            "chars": known.chars, "loss": known.loss.value,
+            "val": score.get("nats"), "stderr": score.get("stderr"),
+        }  # fmt: skip
+    return {"loss": progress.loss.value, "context": context, "rate": factor, "subjects": subjects}
+
+
+def reckoning(held_out: protocol.HeldOut) -> Iterator[protocol.Log]:
+    """What a session gained and cost, subject by subject: every change beyond its standard error."""
+    gained = cost = 0
+    for name, score in held_out.subjects.items():
+        now, before, error = score.get("nats"), score.get("before"), score.get("change_stderr") or 0.0
+        if now is None or before is None or not abs(now - before) > error:
+            continue
+        gained += now < before
+        if now > before:
+            cost += 1
+            change = f"{(now - before) / LN2:+.3f} ± {error / LN2:.3f}"
+            text = (
+                f"Reading cost ground in {name}: its held-out text went from {before / LN2:.3f} to "
+                f"{now / LN2:.3f} bits a byte ({change})."
+            )
+            yield protocol.Log(at=time.time(), level="warning", topic="held-out", text=text)
+    if gained and not cost:
+        text = (
+            f"Held-out text got better in {gained} of {_subjects(len(held_out.subjects))} and worse in none."
+        )
+        yield protocol.Log(at=time.time(), topic="held-out", text=text)
+
+
+def _subjects(count: int) -> str:
+    return f"{count:,} subject" + ("" if count == 1 else "s")
 
 
 def metrics(

@@ -36,6 +36,11 @@ class SessionRequest:
     follow_symlinks: bool = False
     revert_factor: float = 1.5  # held-out over this many times the best is divergence
     max_reverts: int = 3  # ways back before a run stops
+    pool_checkpoint: bool = True  # save at once when experts were born or deleted
+    sample_chars: int = 200  # characters of one sample of writing
+    sample_raw_only: bool = False  # samples without the adapted half
+    trace_routes: Path | None = None  # where the routing of the first chunks is kept, if anywhere
+    trace_chunks: int = 8
     log: str = ""  # where the worker's own log goes, for `Hello.log`
 
 

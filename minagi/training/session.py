@@ -89,6 +89,11 @@ def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Se
         lr_reset=request.lr_reset,
         revert_factor=request.revert_factor,
         max_reverts=request.max_reverts,
+        pool_checkpoint=request.pool_checkpoint,
+        sample_chars=request.sample_chars,
+        sample_raw_only=request.sample_raw_only,
+        trace_routes=request.trace_routes,
+        trace_chunks=request.trace_chunks,
     )
     reader = LaneReader(corpus, settings.data.passage, seed)
     return Session(engine, loaded, corpus, reader, watcher, start, records)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -18,3 +19,8 @@ class Start:
     lr_reset: bool = False
     revert_factor: float = 1.5
     max_reverts: int = 3
+    pool_checkpoint: bool = True
+    sample_chars: int = 200
+    sample_raw_only: bool = False
+    trace_routes: Path | None = None
+    trace_chunks: int = 8

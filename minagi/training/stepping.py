@@ -13,6 +13,8 @@ from minagi.model.routing import Forward
 from minagi.text.lanes import WindowOfText
 from minagi.training.engine import POOL_AUX, Engine
 from minagi.training.signal import DECAY, GradSignal
+from minagi.training.start import Start
+from minagi.training.tracing import EVERY_ROW, RouteTrace
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,11 @@ class Step:
 
 
 class Stepper:
-    """Makes the steps of a run, seeded by `seed`, and keeps what is known of the trunk's gradient."""
+    """Makes the steps of a run; keeps what is known of the trunk's gradient, and the routing if asked to."""
 
-    def __init__(self, engine: Engine, training: Training, seed: int) -> None:
-        self.engine, self._training, self._seed = engine, training, seed
+    def __init__(self, engine: Engine, training: Training, start: Start) -> None:
+        self.engine, self._training, self._seed = engine, training, start.seed
+        self.trace = RouteTrace(start.trace_routes, start.trace_chunks)
         self.admitted: list[int] = []  # uids of the last step
         self.signal = GradSignal()
         self._mean_gradient = torch.zeros(0)
@@ -48,7 +51,10 @@ class Stepper:
         engine.optimiser.step(lr, lr * self._training.trunk_lr_mult, norm)
         self.admitted = marked(engine, forward)
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
-        return Step(loss, norm, engine.pool.loads - loads, dropped)
+        loads = engine.pool.loads - loads
+        if self.trace.wants_more:
+            self.trace.add(forward, engine.pool.telemetry.uid, engine.pool.resident(), step, chars, loads)
+        return Step(loss, norm, loads, dropped)
 
     def _forward(self, text: WindowOfText, chars: int) -> tuple[Forward, Loss]:
         net = self.engine.net
@@ -58,7 +64,12 @@ class Stepper:
         self._generator.manual_seed((self._seed * 1_000_003 + chars) % 2**63)
         rows = sample_rows(net, self._generator)
         forward = Forward(
-            self.engine.pool, net.new_text(1), self.engine.routing, training=True, generator=self._generator
+            self.engine.pool,
+            net.new_text(1),
+            self.engine.routing,
+            training=True,
+            generator=self._generator,
+            trace_rows=EVERY_ROW if self.trace.wants_more else 0,
         )
         return forward, training_loss(net, ids[:-1], ids[1:], forward, rows, POOL_AUX)
 

@@ -31,15 +31,15 @@ from minagi.training.measuring import Measuring
 from minagi.training.probe import probe
 from minagi.training.progress import Progress, number
 from minagi.training.rate import RateControl
+from minagi.training.samples import Sampling, heading
 from minagi.training.selection import Selection
 from minagi.training.signal import GradSignal
 from minagi.training.start import Start
 from minagi.training.stepping import Stepper
-from minagi.training.window import WindowGrowth, WindowMove
+from minagi.training.window import WindowGrowth
 
-FIRST_EVALUATION = 8_192  # characters of a newborn's life before its first reading; then they double
 BEST_SECONDS = 60.0  # a best reading is worth a checkpoint of its own this long after the last one
-READING_SECONDS = 0.1  # a slice of a held-out reading
+SLICE_SECONDS = 0.1  # of a held-out reading, or of writing samples
 FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
 
@@ -76,13 +76,14 @@ class Trainer:
             gain_min=model.context_gain_min,
         )
         self.guard = Guard(start.revert_factor, start.max_reverts)
-        self.stepper = Stepper(engine, settings.training, start.seed)
+        self.stepper = Stepper(engine, settings.training, start)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
         self.checkpoints = Checkpoints(
             engine,
             self.progress,
             History(settings.data.history),
             self._manifest,
+            lambda: report.row(self.progress, self.window.context, self.rate.factor, self._measuring.last),
             dry_run=start.dry_run,
             save_every=settings.training.save_every,
             clock=clock,
@@ -95,7 +96,9 @@ class Trainer:
         )
         self.chat = Chat(engine, settings.decoding, records)
         self._figures_at = -math.inf
+        self._pulse = protocol.Metrics()
         self._measuring = Measuring(engine, settings, self.progress, self.rate, self.guard, clock)
+        self.sampling = Sampling(engine, settings, start, clock)
         if not start.fresh:
             self._restore(engine.store.manifest)
         if start.lr_reset:
@@ -121,9 +124,9 @@ class Trainer:
         return self.progress.chars
 
     @property
-    def measuring(self) -> bool:
-        """A held-out reading is in progress: the coming steps are slices of it."""
-        return self._measuring.open
+    def phase(self) -> str:
+        """What the coming step is: training, or a slice of a held-out reading or of writing samples."""
+        return "evaluating" if self._measuring.open else "sampling" if self.sampling.open else "running"
 
     @property
     def unsaved_chars(self) -> int:
@@ -164,11 +167,14 @@ class Trainer:
             self._forget_readings()
         self.stepper.signal = GradSignal()
         self.selection.parents.clear()
-        self._measuring.give_up()
+        self._measuring.forget()
+        self.sampling.give_up()
 
     def _forget_readings(self) -> None:
         """Other text is measured than before: earlier readings say nothing of it."""
         self.guard.best = self.progress.val = None
+        self.progress.forget_readings()
+        self._measuring.forget()
 
     # ------------------------------------------------------------------------------------ greeting
 
@@ -181,7 +187,7 @@ class Trainer:
             yield _log("files", report.skipped_sentence(reason, paths, count))
         for sentence in self.start.notice.splitlines():
             yield _log("run", sentence)
-        yield self._window_event(None)
+        yield report.window(self.progress, self.window)
         yield self.selection.waiting(self.progress)
         yield from self._figures()
         yield from self.chat.greet()
@@ -192,9 +198,12 @@ class Trainer:
     # ---------------------------------------------------------------------------------------- step
 
     def step(self) -> Iterator[Message]:
-        """One training step and whatever is due after it, or a slice of the held-out reading in progress."""
-        if self.measuring:
+        """One training step and whatever is due after it, or a slice of what is in progress."""
+        if self._measuring.open:
             yield from self._go_on_reading()
+            return
+        if self.sampling.open:
+            yield from self.sampling.go_on(SLICE_SECONDS, self._heading)
             return
         yield from self._watch()
         began = self._clock()
@@ -211,12 +220,7 @@ class Trainer:
             return
         self.guard.finite_step()
         self.progress.took(
-            text.subject,
-            text.new_chars,
-            float(made.loss.ce),
-            self._clock() - began,
-            made.loads,
-            made.dropped,
+            text.subject, text.new_chars, float(made.loss.ce), self._clock() - began, made.loads, made.dropped
         )
         yield self._metrics(text, made.loss, made.norm, lr)
         if self._clock() - self._figures_at >= FIGURES_EVERY:
@@ -230,15 +234,16 @@ class Trainer:
         """What is due after a step."""
         moved = self.window.observe(loss.nats.cpu().numpy(), self.settings.training.chunk, self.chars)
         if moved is not None:
-            yield self._window_event(moved)
+            yield report.window(self.progress, self.window, moved)
             if moved.grew and moved.context == self.window.ceiling:
                 yield _log("window", moved.sentence)
-        progress = self.progress
-        since = progress.chars - progress.evaluated_chars
-        early = max(FIRST_EVALUATION, progress.evaluated_chars)
-        if since >= min(self.settings.training.eval_every_chars, early):
+        if self._measuring.due:
             self._begin_reading()
-        if self.selection.due(progress):
+        if self.sampling.due:
+            self.sampling.begin(self.corpus, self.window.context)
+        if self.stepper.trace.full:
+            yield from self.stepper.trace.finish()
+        if self.selection.due(self.progress):
             yield from self._select()
         elif self.checkpoints.due():
             yield from self._save_unasked("auto")
@@ -260,7 +265,7 @@ class Trainer:
         yield event
         yield _log("pool", event.sentence)
         yield from self._figures()
-        if event.born or event.pruned:
+        if (event.born or event.pruned) and self.start.pool_checkpoint:
             yield from self._save_unasked("auto")
 
     def _watch(self) -> Iterator[Message]:
@@ -298,7 +303,7 @@ class Trainer:
     def revert(self, to: str = "", reason: str = "asked") -> Iterator[Message]:
         """Become snapshot `to` again ("" the last checkpoint), after keeping the present."""
         yield from self.checkpoints.revert(to, reason, lambda manifest: self._restore(manifest, False))
-        yield self._window_event(None)
+        yield report.window(self.progress, self.window)
         yield from self._figures()
 
     # -------------------------------------------------------------------------------- measuring
@@ -309,7 +314,7 @@ class Trainer:
             raise UsageError("There is no held-out text to measure: too little text was given.")
         self._begin_reading()
         try:
-            while self.measuring:
+            while self._measuring.open:
                 yield from self._go_on_reading()
         finally:
             self._measuring.give_up()
@@ -320,7 +325,7 @@ class Trainer:
 
     def _go_on_reading(self) -> Iterator[Message]:
         """Make a slice of the reading; go back or save where what was measured asks for it."""
-        judged = yield from self._measuring.go_on(READING_SECONDS)
+        judged = yield from self._measuring.go_on(SLICE_SECONDS)
         if judged is not None and judged.rescue is not None:
             yield from self._rescue(judged.rescue)
         elif judged is not None and judged.best and self.checkpoints.age() >= BEST_SECONDS:
@@ -356,14 +361,21 @@ class Trainer:
             return self.chat.learn(value)
         raise UsageError(f"{key} cannot be changed while running. What can: rate_reset, learn_from_chat.")
 
+    def conclude(self) -> Iterator[Message]:
+        """What is to be said at the end: what reading gained and cost, by the last measurement."""
+        if self._measuring.last is not None:
+            yield from report.reckoning(self._measuring.last)
+        yield from self.stepper.trace.finish()
+
     def close(self) -> None:
         """Give the weights directory back."""
+        list(self.stepper.trace.finish())  # of a run that could not conclude
         self.engine.store.close()
 
     # ------------------------------------------------------------------------------------ events
 
     def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float) -> Message:
-        return report.metrics(
+        self._pulse = report.metrics(
             self.progress,
             loss,
             subject=text.subject,
@@ -375,15 +387,21 @@ class Trainer:
             skipped=self.guard.skipped,
             corpus=self.corpus,
         )
+        return self._pulse
+
+    def _heading(self) -> str:
+        measuring = self._measuring
+        where = str(self.engine.store.path)
+        window = report.window(self.progress, self.window)
+        return heading(
+            where, self._pulse, window, self.settings.training.clip, measuring.last, measuring.move
+        )
 
     def _figures(self) -> Iterator[Message]:
         self._figures_at = self._clock()
         yield report.pool(self.engine, self.selection, self.progress, self.stepper.admitted)
         yield report.memory(self.engine, self.checkpoints.disk_bytes)
         yield report.subjects(self.progress)
-
-    def _window_event(self, moved: WindowMove | None) -> Message:
-        return report.window(self.progress, self.window, moved)
 
 
 def _log(topic: str, text: str, level: str = "info") -> Log:

@@ -20,6 +20,7 @@ from minagi.options import ENGINE, Parser, add_machine, add_run, add_settings, s
 from minagi.protocol import Failure
 from minagi.training.request import SessionRequest
 from minagi.worker.channel import Channel
+from minagi.worker.eventlog import logged
 from minagi.worker.logfile import FORMAT, open_log
 from minagi.worker.loop import TrainerLike
 from minagi.worker.serve import open_session, serve
@@ -77,7 +78,7 @@ def main(
             return error.exit_status
         lower_priority()
         opener = open_trainer or open_session
-        status = serve(lambda: opener(request), channel, request.limits, signals, str(log))
+        status = serve(lambda: opener(request), logged(channel, request), request.limits, signals, str(log))
     logger.info("Worker %d ends with status %d.", os.getpid(), status)
     return status
 

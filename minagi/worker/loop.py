@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import deque
@@ -69,8 +70,8 @@ class TrainerLike(RunLike, Protocol):
     """Entered around saving and going back, wherever these happen, so that they are not broken off."""
 
     @property
-    def measuring(self) -> bool:
-        """Whether a held-out reading is open, of which the coming steps are slices."""
+    def phase(self) -> str:
+        """What the coming step is: running (training), evaluating or sampling (slices of these)."""
         ...
 
     @property
@@ -124,6 +125,10 @@ class TrainerLike(RunLike, Protocol):
 
     def set(self, key: str, value: float | bool | str | None) -> str:
         """Change a run-time value; returns what changed, as a sentence."""
+        ...
+
+    def conclude(self) -> Iterable[Message]:
+        """What there is to say when a run ends in order."""
         ...
 
     def close(self) -> None:
@@ -202,23 +207,28 @@ class _Run:
             self.send_all(self.trainer.greet())  # Hello is the first thing said
         while True:
             self.take_commands()
-            self.leaving = self.leaving or self.why_leave()
+            self.leaving = self.leaving or self.called_away()
+            if not self.leaving and (over := self.over()):
+                self.measure_at_the_end()
+                self.leaving = self.leaving or self.called_away() or over
             if self.leaving:
                 return self.farewell()
-            self.tell("paused" if self.paused else "evaluating" if self.trainer.measuring else "running")
+            self.tell("paused" if self.paused else self.trainer.phase)
             if self.paused:
                 self.channel.wait(WAIT_SECONDS)
             else:
                 with self.signals.breakable():
                     self.send_all(self.trainer.step())
 
-    def why_leave(self) -> str:
-        """The reason to end the run now, or ""."""
-        read, limits = self.trainer.chars - self.first_char, self.limits
+    def called_away(self) -> str:
+        """Why the run has to end at once, or ""."""
         if self.signals.received:
             return f"stopped by {self.signals.received}"
-        if self.channel.closed:
-            return self.channel.closed
+        return self.channel.closed
+
+    def over(self) -> str:
+        """The limit that is reached, or ""."""
+        read, limits = self.trainer.chars - self.first_char, self.limits
         if limits.minutes is not None and self.clock() - self.began >= limits.minutes * 60:
             return f"the {limits.minutes:g} minutes are over"
         if limits.chars is not None and read >= limits.chars:
@@ -233,6 +243,7 @@ class _Run:
         """Save unless told not to or nothing is new, and say goodbye."""
         trainer = self.trainer
         self.tell("stopping", self.leaving)
+        self.send_all(trainer.conclude())
         if self.save and not trainer.dry_run and trainer.unsaved_chars > 0:
             self.tell("saving")
             self.send_all(trainer.checkpoint(kind="final"))
@@ -317,6 +328,11 @@ class _Run:
         with self.signals.breakable():
             self.channel.send(self.trainer.probe(command))
         return ""
+
+    def measure_at_the_end(self) -> None:
+        """Measure what the run came to, so that it can say what reading gained and cost."""
+        with contextlib.suppress(UsageError):  # there is nothing to measure
+            self.on_evaluate(protocol.Evaluate())
 
     def on_evaluate(self, command: protocol.Evaluate) -> str:
         """Measure. Between two slices it can be cancelled, and what else is asked for is done."""

@@ -140,6 +140,14 @@ STORY = [
     protocol.Reverted(snapshot="3", step=6, reason="It diverged."),
     protocol.Reverted(step=6, reason="asked"),
     protocol.Log(text="a file went\x1b[31m away"),
+    protocol.Sampled(
+        path="runs/samples.txt",
+        samples=[{"subject": "a", "prompt": "Dear x", "raw": "r", "adapted": "and\x1b[31m\nso on" * 40}],
+    ),
+    protocol.HeldOut(
+        nats=1.4, subjects={"a": {"nats": 1.4, "before": 1.5, "change_stderr": 0.01}, "b": {"nats": None}}
+    ),
+    protocol.Phase(phase="stopping"),
     protocol.Goodbye(reason="done", saved=True, step=6),
 ]
 
@@ -165,12 +173,23 @@ def test_the_story_of_a_run_is_told_in_sentences(terminal: bool) -> None:
         "Held-out: 2.164 ± 0.014 bits a byte after 500 characters, the best so far.", "It grew.", "Raised.",
         "One was born.", "Saved as 'mine' at step 6", "Back at snapshot 3, step 6.", "Back at step 6.",
         "everything is saved", "The cpu profile was chosen.", "It diverged.",
+        "a: after …'Dear x' it writes 'and",
+        "More in runs/samples.txt.",
+        "2.164  2.020  -0.144 ± 0.014",
     ):  # fmt: skip
         assert text.count(words) == 1
     assert "passed over" not in text
     assert "It stays again." not in text
     assert "Held." not in text
     assert "\x1b[31m" not in text
+
+
+def test_one_reading_alone_compares_with_nothing() -> None:
+    out = io.StringIO()
+    channel = ProgressChannel(Limits(), Console(file=out, width=120))
+    channel.send(protocol.HeldOut(nats=1.4, subjects={"a": {"nats": 1.4, "before": 1.4}}))
+    channel.send(protocol.Phase(phase="stopping"))
+    assert "before" not in out.getvalue()
 
 
 def test_plain_figures_come_every_ten_seconds() -> None:
@@ -211,7 +230,8 @@ def test_a_reader_of_json_that_goes_away_ends_the_run(tmp_path: Path) -> None:
         "trainer = FakeTrainer(step_seconds=0.002)\n"
         "sys.exit(read.main(['text.txt', '--json'], lambda request: trainer))\n"
     )
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "worker")}
+    fakes = str(Path(__file__).parent.parent / "worker")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([fakes, *sys.path])}
     done = subprocess.run(
         f"{sys.executable} {program} | head -n 3 > first.txt; exit ${{PIPESTATUS[0]}}",
         shell=True, executable="/bin/bash", env=environ, capture_output=True, text=True, timeout=60,

@@ -15,7 +15,7 @@ from tiny_runs import CHUNK, NEVER, Home, drive, everything, losses, notes, of, 
 from minagi import protocol
 from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.text.watch import CorpusWatcher
-from minagi.training import trainer as trainer_module
+from minagi.training import measuring
 from minagi.training.evaluate import Measured, Score
 from minagi.training.session import Session
 
@@ -84,7 +84,7 @@ def test_a_resumed_model_measures_first_and_then_steps(home: Home) -> None:
 
 
 def test_readings_come_early_and_double(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "FIRST_EVALUATION", 50)
+    monkeypatch.setattr(measuring, "FIRST_READING", 50)
     session = home.open({"training.eval_every_chars": 250, "data.eval_chars": 64})
     at = [event.chars for event in of(protocol.HeldOut, drive(session, 40))]
     session.close()
@@ -328,9 +328,9 @@ def test_other_held_out_text_is_no_divergence(home: Home, monkeypatch: pytest.Mo
 def test_a_reading_asked_for_comes_in_slices_and_can_be_given_up(session: Session) -> None:
     drive(session, 3)
     reading = session.evaluate()
-    assert isinstance(next(reading), protocol.Phase) and session.measuring
+    assert isinstance(next(reading), protocol.Phase) and session.phase == "evaluating"
     reading.close()
-    assert not session.measuring
+    assert session.phase == "running"
     assert of(protocol.HeldOut, session.evaluate())
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,6 +20,7 @@ from minagi.protocol import (
     Hello,
     ListSnapshots,
     Log,
+    Message,
     NewChat,
     Pause,
     Phase,
@@ -277,7 +278,7 @@ def test_a_reading_in_slices_is_one_phase() -> None:
     trainer = FakeTrainer()
 
     def begin_and_end(steps: int) -> None:
-        trainer.measuring = 8 <= steps < 11
+        trainer.phase = "evaluating" if 8 <= steps < 11 else "running"
 
     trainer.on_step = begin_and_end
     _, channel, _ = drive(*[[]] * 6, trainer=trainer)
@@ -299,6 +300,43 @@ def test_the_trainers_own_phases_are_followed_by_the_loops() -> None:
     trainer.step = lambda: [Phase(phase="evaluating"), *step()]  # type: ignore[method-assign, assignment]
     _, channel, _ = drive([], [], trainer=trainer)
     assert [phase.phase for phase in channel.of(Phase)][:4] == ["running", "evaluating"] * 2
+
+
+def test_a_run_that_is_over_measures_what_it_came_to_and_says_so() -> None:
+    trainer = FakeTrainer()
+    trainer.slices, trainer.last_words = 2, [Log(text="It gained.")]
+    channel = FakeChannel(closes=False)
+    goodbye = run(trainer, channel, Limits(steps=1))
+    assert trainer.calls[1:] == [
+        "step", "evaluate", "slice", "slice", "evaluate closed", ("checkpoint", "", "final"),
+    ]  # fmt: skip
+    kinds = [type(message) for message in channel.sent]
+    assert kinds.index(protocol.HeldOut) < kinds.index(Log) < kinds.index(protocol.Saved)
+    assert goodbye.reason == "1 steps were made"
+
+
+def test_what_cannot_be_measured_at_the_end_holds_nothing_up() -> None:
+    trainer = FakeTrainer()
+    trainer.faults["evaluate"] = UsageError("There is no held-out text.")
+    assert run(trainer, FakeChannel(closes=False), Limits(steps=1)).reason == "1 steps were made"
+
+
+def test_a_run_that_is_called_away_does_not_stay_to_measure() -> None:
+    trainer, signals = FakeTrainer(), Signals()
+    trainer.on_step = lambda steps: signals._on_signal(15, None)
+    served(trainer, *[[]] * 9, signals=signals)
+    assert "evaluate" not in trainer.calls
+    trainer, signals = FakeTrainer(), Signals()
+    trainer.slices = 1000
+    evaluate = trainer.evaluate
+
+    def interrupted() -> Generator[Message, None, None]:
+        signals._on_signal(15, None)
+        return evaluate()
+
+    trainer.evaluate = interrupted  # type: ignore[method-assign]
+    assert "stopped by" in run(trainer, FakeChannel(closes=False), Limits(steps=1), signals).reason
+    assert trainer.calls.count("slice") == 1
 
 
 @pytest.mark.parametrize(

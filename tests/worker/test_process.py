@@ -45,6 +45,7 @@ class Worker:
             [sys.executable, str(PROGRAM), mode, "--log", str(self.log), "--weights", str(folder / "weights"),
              *flags, str(text)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
+            env={**os.environ, "XDG_DATA_HOME": str(folder / "data")},
         )  # fmt: skip
         self.heard: list[Message] = []
         self._rest = b""

@@ -24,8 +24,9 @@ class FakeTrainer:
         self.reply_text = "hello"
         self.closed = False
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext
-        self.measuring = False
+        self.phase = "running"
         self.slices = 0
+        self.last_words: list[Message] = []
 
     def _called(self, name: str, *details: Any) -> None:
         self.calls.append((name, *details) if details else name)
@@ -99,6 +100,9 @@ class FakeTrainer:
         if key == "nonsense":
             raise UsageError("There is no value nonsense to set.")
         return f"{key} is now {value}."
+
+    def conclude(self) -> list[Message]:
+        return self.last_words
 
     def close(self) -> None:
         self._called("close")

@@ -1,0 +1,78 @@
+"""runs/events.jsonl: everything a run says but its pulse, kept on disk for whoever looks later.
+
+One event a line as on the wire, with `at` and `model` (the weights directory) added where it says
+neither: several runs may write to one file. Never a reason to end a run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from minagi import protocol
+from minagi.protocol import Command, Log, Message
+from minagi.records import RecordFile, beside
+from minagi.training.request import SessionRequest
+from minagi.worker.loop import ChannelLike
+
+FILE_MAX = 4 * 1024 * 1024  # bytes
+KEPT = 3  # such files, beside the one that is written
+
+# What comes many times a second, or answers a command of the moment, is no part of the log.
+LOGGED = (
+    protocol.Hello, protocol.CorpusFound, protocol.Growth, protocol.Window, protocol.HeldOut, protocol.Rate,
+    protocol.Sampled, protocol.Saved, protocol.Reverted, protocol.Log, protocol.Failure, protocol.Goodbye,
+)  # fmt: skip
+
+
+class EventLog:
+    """A channel that also keeps what is said over it."""
+
+    def __init__(self, channel: ChannelLike, path: Path, model: str) -> None:
+        self._channel, self._model = channel, model
+        self._file = RecordFile(path, FILE_MAX, KEPT)
+        self._told = False
+
+    @property
+    def closed(self) -> str:
+        """Why nobody listens any more, or ""."""
+        return self._channel.closed
+
+    def send(self, message: Message) -> None:
+        """Pass a message on, after it was kept. The first failure to keep one is told."""
+        trouble = self._keep(message) if isinstance(message, LOGGED) else ""
+        self._channel.send(message)
+        if trouble and not self._told:
+            self._told = True
+            self._channel.send(Log(at=time.time(), level="warning", topic="worker", text=trouble))
+
+    def poll(self) -> list[Command]:
+        """What was asked since the last time."""
+        return self._channel.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a command, at most that long."""
+        self._channel.wait(seconds)
+
+    def finish(self) -> None:
+        """Nothing more will be said."""
+        self._channel.finish()
+
+    def _keep(self, message: Message) -> str:
+        body = {"at": 0.0, "model": self._model} | json.loads(protocol.encode(message))
+        body["at"] = body["at"] or time.time()
+        try:
+            self._file.append(json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
+        except OSError as error:
+            path = self._file.path
+            return f"The event log could not be written to {path}: {error.strerror or error}."
+        return ""
+
+
+def logged(channel: ChannelLike, request: SessionRequest) -> ChannelLike:
+    """`channel` with the log of a run that keeps things; a dry run writes none."""
+    path = beside(request.loaded.settings.data.history, "events.jsonl")
+    if request.dry_run or path is None:
+        return channel
+    return EventLog(channel, path, str(request.weights.absolute()))
