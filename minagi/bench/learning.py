@@ -121,15 +121,15 @@ def _trained(
     session: Session, points: Sequence[float], clock: Callable[[], float]
 ) -> Iterator[dict[str, Any]]:
     """Train on; at every point, in minutes of training, what stands then. Slices of held-out readings
-    are no training."""
+    and of samples are no training."""
     seconds = 0.0
     rows: float | None = None
     deque(session.greet(), maxlen=0)
     for minutes in points:
         while seconds < minutes * 60:
-            measuring, began = session.measuring, clock()
+            training, began = session.phase == "running", clock()
             said: list[Message] = list(session.step())
-            if not measuring:
+            if training:
                 seconds += clock() - began
             rows = next((event.rows for event in said if isinstance(event, Metrics)), rows)
         yield {
