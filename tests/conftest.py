@@ -4,5 +4,10 @@ from __future__ import annotations
 
 import os
 
+from hypothesis import settings
+
 # Read by torch when it is loaded. Set and not imported here: most tests never load torch at all.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("untimed")
