@@ -25,6 +25,8 @@ COMMANDS = {
     "revert": "make a model what it was at a kept checkpoint",
     "config": "every setting in effect, and where it came from",
     "bench": "what this machine does with minagi, measured",
+    "doctor": "what this machine can do, what is missing, and the remedy",
+    "completion": "completion of commands and flags for a shell",
 }
 OVERVIEW = """usage: minagi COMMAND [flags]
 
