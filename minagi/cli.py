@@ -9,25 +9,12 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from minagi.commands import COMMANDS
 from minagi.commands.output import say
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError, UsageError
 from minagi.options import nearest
 from minagi.worker.logfile import logging_to, open_log
 
-COMMANDS = {
-    "read": "read text and learn from it",
-    "write": "write on after a prompt",
-    "eval": "measure how well a model predicts a text",
-    "probe": "whether depth follows difficulty, by additions",
-    "pack": "make a corpus of files, for stream",
-    "info": "what a weights directory holds",
-    "snapshots": "the kept checkpoints of a model",
-    "revert": "make a model what it was at a kept checkpoint",
-    "config": "every setting in effect, and where it came from",
-    "bench": "what this machine does with minagi, measured",
-    "doctor": "what this machine can do, what is missing, and the remedy",
-    "completion": "completion of commands and flags for a shell",
-}
 OVERVIEW = """usage: minagi COMMAND [flags]
 
 A model of your own that never stops learning. minagi-tui opens the app.
@@ -88,7 +75,9 @@ def _run(argv: list[str]) -> int:
         print(f"minagi {version('minagi')}")
         return EXIT_OK
     if name in ("--help", "-h", "help"):
-        print(OVERVIEW.format(commands="\n".join(f"  {c:<9} {text}" for c, text in COMMANDS.items())), end="")
+        print(
+            OVERVIEW.format(commands="\n".join(f"  {c:<10} {text}" for c, text in COMMANDS.items())), end=""
+        )
         return EXIT_OK if argv else UsageError.exit_status
     if name not in COMMANDS:
         raise UsageError(

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
+from minagi.completion import SHELLS, Print
 from minagi.config import KEYS, LoadedSettings
 from minagi.errors import EXIT_OK, MinagiError, UsageError
 from minagi.options import (
@@ -47,6 +48,9 @@ def parser() -> Parser:
         "example: minagi-tui ~/notes --weights ~/models/notes",
     )
     made.add_argument("--version", action="version", version=f"minagi {version('minagi')}")
+    made.add_argument(
+        "--completion", action=Print, choices=SHELLS, help="print what a shell reads to complete these flags"
+    )
     own = made.add_argument_group("the app")
     own.add_argument("--replay", type=Path, metavar="FILE", help="show a recorded run; trains nothing")
     own.add_argument("--demo", action="store_true", help="show a recorded run that comes with the app")

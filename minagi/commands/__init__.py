@@ -1,1 +1,16 @@
-"""One module a command of `minagi`; each has `main(argv) -> exit status`."""
+"""One module a command of `minagi`; each has `parser()` and `main(argv) -> exit status`."""
+
+COMMANDS = {  # in the order --help lists them
+    "read": "read text and learn from it",
+    "write": "write on after a prompt",
+    "eval": "measure how well a model predicts a text",
+    "probe": "whether depth follows difficulty, by additions",
+    "pack": "make a corpus of files, for stream",
+    "info": "what a weights directory holds",
+    "snapshots": "the kept checkpoints of a model",
+    "revert": "make a model what it was at a kept checkpoint",
+    "config": "every setting in effect, and where it came from",
+    "bench": "what this machine does with minagi, measured",
+    "doctor": "what this machine can do, what is missing, and the remedy",
+    "completion": "completion of commands and flags for a shell",
+}
