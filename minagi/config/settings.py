@@ -118,6 +118,13 @@ class Training:
     weight_decay: float = _key(0.1, "weight decay, on matrices only", low=0.0, high=10.0)
     clip: float = _key(1.0, "largest norm of the gradient", above=0.0, high=_MILLION)
     beta2: float = _key(0.95, "Adam's memory of squared gradients", low=0.0, high=0.99999)
+    average_chars: int = _key(
+        0,
+        "characters that averaged weights span at most, once the model has read ten times as many; held-out "
+        "text, chat and samples are read with the averages; for newborn models, 0 is none",
+        low=0,
+        high=_MANY,
+    )
     eval_every_chars: int = _key(
         500_000, "characters read between two measurements of held-out text", low=1, high=_MANY
     )

@@ -7,6 +7,7 @@ admitted longest ago among those this forward was not admitted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +40,11 @@ class ExpertPool:
         self.ram = RamTier(disk, ram_limit)
         self._slots = [_Slot() for _ in range(slots.count)]
         self._slot_of: dict[int, int] = {}
+        # called by every forward with whether it trains: on the newest weights then, else on their averages
+        self.use_weights: Callable[[bool], None] = lambda newest: slots.use_average(not newest)
         self._clock = 0
         self._to_step: set[int] = set()  # slots a training forward was admitted and no step has settled
+        self._stepped: list[int] = []  # slots that the last step changed
         self.arrived: list[int] = []  # uids loaded since the last training forward began
         self.loads = 0
 
@@ -59,6 +63,7 @@ class ExpertPool:
 
         `opens`: it reads a text from its first character on, which is what the text clock counts.
         """
+        self.use_weights(training)
         self._clock += 1
         self._training = training
         if training:
@@ -102,7 +107,8 @@ class ExpertPool:
 
     def _bring(self, uid: int) -> int:
         index = self._free_slot()
-        self.slots.load_weights(index, self.ram.weights(uid).weights)
+        record = self.ram.weights(uid)
+        self.slots.load_weights(index, record.weights, record.average)
         self._slots[index] = _Slot(uid, used=self._clock)
         self._slot_of[uid] = index
         self.arrived.append(uid)
@@ -129,7 +135,8 @@ class ExpertPool:
     def _record(self, index: int) -> ExpertRecord:
         uid = self._slots[index].uid
         assert uid is not None
-        return ExpertRecord(uid, self.slots.weights_of(index), self.slots.moments_of(index))
+        slots = self.slots
+        return ExpertRecord(uid, slots.weights_of(index), slots.moments_of(index), slots.average_of(index))
 
     # ---- a step
 
@@ -152,7 +159,12 @@ class ExpertPool:
             assert slot.uid is not None
             slot.stale = slot.dirty = True
             self.ram.forget(slot.uid)
+        self._stepped = stepped
         self._to_step.clear()
+
+    def average(self, share: float) -> None:
+        """Move the averages of what was just stepped by `share` of the way to the weights."""
+        self.slots.average(self._stepped, share)
 
     def skip_step(self) -> None:
         """There will be no step for what the last training forward was admitted."""
@@ -175,8 +187,7 @@ class ExpertPool:
         So a resumed or reverted model repeats the same steps to the bit, wherever an expert sat.
         """
         for record in self.ram.dirty().values():
-            if record.moments is not None:
-                record.moments = {name: round_moments(array) for name, array in record.moments.items()}
+            record.moments, record.average = _rounded(record.moments), _rounded(record.average)
         self.ram.settled()
         for index, slot in enumerate(self._slots):
             if slot.moments:  # of a step that was given up, too: the spill they came from was exact
@@ -217,3 +228,7 @@ class ExpertPool:
             self.ram.forget(uid)
         gone = set(places)
         self.telemetry.keep([place for place in range(self.experts) if place not in gone])
+
+
+def _rounded(arrays: dict[str, np.ndarray] | None) -> dict[str, np.ndarray] | None:
+    return None if arrays is None else {name: round_moments(array) for name, array in arrays.items()}

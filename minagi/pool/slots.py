@@ -2,7 +2,8 @@
 
 A level's two input matrices lie together (`up` = w1 over w3, [S, 2W, D]) so that one product
 serves both; `down` is w2 [S, D, W]. Everything is fp32; a copy of the weights in the compute
-precision is kept beside them and renewed slot by slot when a slot changed.
+precision is kept beside them and renewed slot by slot when a slot changed. Where weights are averaged,
+`use_average` says which of the two forwards compute with.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class _Level:
     down_v: Tensor
     up_low: Tensor
     down_low: Tensor
+    up_a: Tensor  # averages of the weights; the weights themselves where nothing is averaged
+    down_a: Tensor
 
     def stepped(self) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
         """(weights, gradient, first and second moment) of both stacks."""
@@ -86,7 +89,9 @@ class ExpertSlots:
         depth: int,
         dtype: torch.dtype,
         device: torch.device,
+        averaged: bool = False,
     ) -> None:
+        self.averaged, self._average_used = averaged, False
         self.count, self.d_model, self.width, self.depth, self.dtype = slots, d_model, width, depth, dtype
         up, down = (slots, 2 * width, d_model), (slots, d_model, width)
         self.levels: list[_Level] = []
@@ -98,10 +103,34 @@ class ExpertSlots:
             low = weights
             if dtype != torch.float32:
                 low = (weights[0].to(dtype), weights[1].to(dtype))
+            average = (torch.zeros_like(weights[0]), torch.zeros_like(weights[1])) if averaged else weights
             self.levels.append(
-                _Level(*weights, *grads, first[0], second[0], first[1], second[1], low[0], low[1])
+                _Level(*weights, *grads, first[0], second[0], first[1], second[1], *low, *average)
             )
-        self.views = [_Views.of(level.up_low, level.down_low) for level in self.levels]
+        self._newest = self._averages = [_Views.of(level.up_low, level.down_low) for level in self.levels]
+        if averaged and dtype == torch.float32:
+            self._averages = [_Views.of(level.up_a, level.down_a) for level in self.levels]
+
+    @property
+    def views(self) -> list[_Views]:
+        """The matrices that forwards compute with, by level."""
+        return self._averages if self._average_used else self._newest
+
+    def use_average(self, average: bool) -> None:
+        """Whether forwards compute with the averages of the weights, or with the newest."""
+        if self.averaged and average != self._average_used:
+            self._average_used = average
+            self.refresh(list(range(self.count)))
+
+    def average(self, slots: list[int], share: float) -> None:
+        """Move the averages of these slots towards their weights by `share` of the way."""
+        for level in self.levels:
+            for mean, newest in ((level.up_a, level.up), (level.down_a, level.down)):
+                if len(slots) == self.count:
+                    mean.lerp_(newest, share)
+                else:
+                    for slot in slots:
+                        mean[slot].lerp_(newest[slot], share)
 
     def accumulate(self, part: GradientPart) -> None:
         """Take one call's part of the weight gradients; it is added up by `settle_grad`, or when enough wait.
@@ -152,21 +181,29 @@ class ExpertSlots:
         if self.dtype == torch.float32:
             return
         for level in self.levels:
-            for low, full in ((level.up_low, level.up), (level.down_low, level.down)):
+            used = (level.up_a, level.down_a) if self._average_used else (level.up, level.down)
+            for low, full in zip((level.up_low, level.down_low), used, strict=True):
                 if len(slots) == self.count:
                     low.copy_(full)
                 else:
                     for slot in slots:
                         low[slot].copy_(full[slot])
 
-    def load_weights(self, slot: int, weights: dict[str, np.ndarray]) -> None:
-        """Put an expert's weights into a slot."""
+    def load_weights(
+        self, slot: int, weights: dict[str, np.ndarray], average: dict[str, np.ndarray] | None = None
+    ) -> None:
+        """Put an expert's weights into a slot, and their average: None means it is the weights themselves."""
         for index, level in enumerate(self.levels):
-            w1, w3, w2 = level_names(index)
-            level.up[slot, : self.width].copy_(torch.from_numpy(weights[w1]))
-            level.up[slot, self.width :].copy_(torch.from_numpy(weights[w3]))
-            level.down[slot].copy_(torch.from_numpy(weights[w2]))
+            self._load(level.up[slot], level.down[slot], weights, index)
+            if self.averaged:
+                self._load(level.up_a[slot], level.down_a[slot], average or weights, index)
         self.refresh([slot])
+
+    def _load(self, up: Tensor, down: Tensor, arrays: dict[str, np.ndarray], level: int) -> None:
+        w1, w3, w2 = level_names(level)
+        up[: self.width].copy_(torch.from_numpy(arrays[w1]))
+        up[self.width :].copy_(torch.from_numpy(arrays[w3]))
+        down.copy_(torch.from_numpy(arrays[w2]))
 
     def load_moments(self, slot: int, moments: dict[str, np.ndarray] | None) -> None:
         """Put an expert's moments into a slot; None means it has none yet: zeros."""
@@ -182,14 +219,21 @@ class ExpertSlots:
                     down[slot].copy_(torch.from_numpy(moments[f"{w2}_{kind}"]))
 
     def round_moments(self, slot: int) -> None:
-        """Make a slot's moments what a checkpoint holds of them: bf16 values."""
+        """Make a slot's moments and averages what a checkpoint holds of them: bf16 values."""
         for level in self.levels:
-            for moment in (level.up_m, level.up_v, level.down_m, level.down_v):
-                moment[slot].copy_(moment[slot].bfloat16())
+            averages = (level.up_a, level.down_a) if self.averaged else ()
+            for stack in (level.up_m, level.up_v, level.down_m, level.down_v, *averages):
+                stack[slot].copy_(stack[slot].bfloat16())
 
     def weights_of(self, slot: int) -> dict[str, np.ndarray]:
         """A copy of a slot's weights, under their names in an expert's file."""
         return self._unstack(slot, "")
+
+    def average_of(self, slot: int) -> dict[str, np.ndarray] | None:
+        """A copy of a slot's averages, under the names of the weights; None where nothing is averaged."""
+        if not self.averaged:
+            return None
+        return {name[:-2]: array for name, array in self._unstack(slot, "_a").items()}
 
     def moments_of(self, slot: int) -> dict[str, np.ndarray]:
         """A copy of a slot's moments, under their names in an expert's file."""

@@ -14,12 +14,14 @@ from minagi.model.network import Network, initialise, output_std
 from minagi.model.shape import Depth, Routing, Shape
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
 from minagi.pool.slots import level_names
+from minagi.training.average import Averages
 from minagi.training.evaluate import Evaluator
 from minagi.training.optimiser import EXPERT_STEPS, Optimiser
 from minagi.training.population import Population
 from minagi.weights import CheckpointState, ExpertRecord, Store
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+AVERAGED = "averaged"  # the manifest's word on whether the weights have averages beside them
 POOL_AUX = 0.01  # weight of the router's load term in the loss
 
 
@@ -34,6 +36,7 @@ class Engine:
         telemetry: Telemetry,
         settings: Settings,
         hardware: Hardware,
+        averaged: bool,
     ) -> None:
         self.store, self.shape, self.hardware = store, shape, hardware
         pool, training = settings.pool, settings.training
@@ -42,11 +45,12 @@ class Engine:
         self.routing = Routing(pool.resident, pool.capacity_factor, pool.balance, pool.select_temperature)
         self.net = Network(shape, depth, len(telemetry), dtype).to(device)
         slots = ExpertSlots(
-            pool.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, device
+            pool.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, device, averaged
         )
         self.pool = ExpertPool(slots, store, telemetry, pool.ram_cache)
         self.optimiser = Optimiser(self.net, self.pool, training.beta2, training.weight_decay, training.clip)
-        self.population = Population(self.net, self.pool, self.optimiser)
+        self.averages = Averages(self.net, self.pool, training.average_chars) if averaged else None
+        self.population = Population(self.net, self.pool, self.optimiser, self.averages)
         self.evaluator = Evaluator(self.net, self.pool, self.routing)
         self.block = settings.model.context_end  # positions the manifest states
 
@@ -60,8 +64,13 @@ class Engine:
             model.d_model, model.n_head, model.d_ff, model.n_prelude, model.n_recur, model.n_coda,
             model.max_steps, pool.width, pool.depth, pool.top_k,
         )  # fmt: skip
-        engine = cls(store, shape, depth_of(settings, shape), Telemetry(pool.experts), settings, hardware)
+        engine = cls(
+            store, shape, depth_of(settings, shape), Telemetry(pool.experts), settings, hardware,
+            settings.training.average_chars > 0,
+        )  # fmt: skip
         initialise(engine.net, torch.Generator(hardware.device).manual_seed(seed))
+        if engine.averages is not None:
+            engine.averages.load(None)
         blocks = shape.n_prelude + shape.n_recur + shape.n_coda
         for uid in range(pool.experts):
             engine.pool.ram.put(_newborn(uid, shape, blocks, seed), dirty=True)
@@ -71,7 +80,9 @@ class Engine:
     def opened(cls, store: Store, settings: Settings, hardware: Hardware) -> Engine:
         """The model that the weights directory holds."""
         shape = shape_of(store.shape)
-        engine = cls(store, shape, depth_of(settings, shape), _telemetry(store), settings, hardware)
+        averaged = store.manifest.get(AVERAGED) is True
+        depth = depth_of(settings, shape)
+        engine = cls(store, shape, depth, _telemetry(store), settings, hardware, averaged)
         engine.block = max(engine.block, int(store.shape.get("block", 0)))
         engine._load()
         return engine
@@ -84,6 +95,8 @@ class Engine:
         self._load()
 
     def _load(self) -> None:
+        if self.averages is not None:
+            self.averages.newest()
         arrays = {**self.store.read_core(), **self.store.read_routers()}
         with torch.no_grad():
             for name, parameter in self.net.named_parameters():
@@ -93,11 +106,23 @@ class Engine:
         self.optimiser.load(
             {name: (_tensor(m), _tensor(v), t) for name, (m, v, t) in self.store.read_optim().items()}
         )
+        if self.averages is not None:
+            means = self.store.read_average()
+            self.averages.load(None if means is None else {n: torch.from_numpy(a) for n, a in means.items()})
+
+    def stepped(self, chars: int, total: int) -> None:
+        """A step was made on `chars` new characters; `total` were read since birth."""
+        if self.averages is not None:
+            self.averages.stepped(chars, total)
 
     # -------------------------------------------------------------------------------- checkpoint
 
     def state(self, manifest: Mapping[str, Any]) -> CheckpointState:
         """Copies of everything a checkpoint holds; `manifest` are the trainer's keys."""
+        means = {}
+        if self.averages is not None:
+            self.averages.newest()
+            means = {n: self.averages.of(n).cpu().numpy().copy() for n, _ in self.net.named_parameters()}
         parameters = {name: p.detach().cpu().numpy().copy() for name, p in self.net.named_parameters()}
         routers = {name: parameters.pop(name) for name in list(parameters) if _is_router(name)}
         parameters["head.weight"] = parameters["tok_emb.weight"]
@@ -110,6 +135,7 @@ class Engine:
         return CheckpointState(
             manifest={
                 **manifest,
+                AVERAGED: self.averages is not None,
                 "cfg": {**self.store.manifest.get("cfg", {}), **self._cfg()},
                 "telemetry": telemetry.to_manifest(routers["pool.gate"].tolist()),
             },
@@ -118,12 +144,15 @@ class Engine:
             optim=optim,
             experts=self.pool.changed(),
             uids=list(telemetry.uid),
+            average=means,
         )
 
     def settle(self) -> None:
         """A checkpoint holds everything now: live moments become what its files say."""
         self.pool.settle()
         self.optimiser.round_moments()
+        if self.averages is not None:
+            self.averages.round()
 
     def _cfg(self) -> dict[str, Any]:
         shape, depth, experts = self.shape, self.net.depth, self.pool.experts

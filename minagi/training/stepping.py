@@ -49,6 +49,7 @@ class Stepper:
             return Step(loss, None)
         self._measure_signal(step)
         engine.optimiser.step(lr, lr * self._training.trunk_lr_mult, norm)
+        engine.stepped(text.new_chars, chars + text.new_chars)
         self.admitted = marked(engine, forward)
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
         loads = engine.pool.loads - loads

@@ -33,8 +33,9 @@ class Spilled:
     uid: int
     path: Path
     weights: dict[str, tuple[int, ...]]  # name -> shape, in the file's order
+    average: dict[str, tuple[int, ...]]
     moments: dict[str, tuple[int, ...]]
-    rounded: bool = False  # a checkpoint has taken it: its moments read as that wrote them
+    rounded: bool = False  # a checkpoint has taken it: moments and average read as that wrote them
 
 
 class SpillArea:
@@ -58,14 +59,15 @@ class SpillArea:
         if not self.folder.is_dir():
             with suppress(FileExistsError):
                 files.mkdir(self.folder)
-        moments = record.moments or {}
-        arrays = [np.ascontiguousarray(a, np.float32) for a in (*record.weights.values(), *moments.values())]
+        parts = (record.weights, record.average or {}, record.moments or {})
+        arrays = [np.ascontiguousarray(a, np.float32) for part in parts for a in part.values()]
         try:
             files.write_file(path, (a.reshape(-1).view(np.uint8).data for a in arrays), sync=False)
         except OSError:
             _discard(path)
             raise
-        new = Spilled(record.uid, path, _sizes(record.weights), _sizes(moments))
+        weights, average, moments = map(_sizes, parts)
+        new = Spilled(record.uid, path, weights, average, moments)
         with self._lock:
             old = self._current.get(record.uid)
             self._current[record.uid] = new
@@ -124,22 +126,20 @@ def _sizes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
 
 def _read(entry: Spilled, fd: int, moments: bool) -> ExpertRecord:
     """Reads and closes `fd`."""
-    found: Arrays = {}
+    parts: list[Arrays] = []
     at = 0
     try:
-        for name, size in {**entry.weights, **(entry.moments if moments else {})}.items():
-            found[name] = np.empty(size, np.float32)
-            if not files.read_into(fd, found[name], at):
-                raise FileFault(entry.path, "was cut short by another program", _REMEDY)
-            at += found[name].nbytes
+        for sizes in (entry.weights, entry.average, entry.moments if moments else {}):
+            parts.append({name: np.empty(size, np.float32) for name, size in sizes.items()})
+            for array in parts[-1].values():
+                if not files.read_into(fd, array, at):
+                    raise FileFault(entry.path, "was cut short by another program", _REMEDY)
+                at += array.nbytes
     except OSError as error:
         raise FileFault(entry.path, f"cannot be read: {(error.strerror or '').lower()}") from None
     finally:
         os.close(fd)
-    weights = {name: found[name] for name in entry.weights}
-    if not moments or not entry.moments:
-        return ExpertRecord(entry.uid, weights)
-    state = {name: found[name] for name in entry.moments}
+    weights, average, state = parts
     if entry.rounded:
-        state = {name: round_moments(array) for name, array in state.items()}
-    return ExpertRecord(entry.uid, weights, state)
+        average, state = ({n: round_moments(array) for n, array in part.items()} for part in (average, state))
+    return ExpertRecord(entry.uid, weights, state or None, average or None)

@@ -184,7 +184,13 @@ class Store:
         """
         if not (self._here().folder / layout.OPTIM).exists():
             return {}
-        return self._tensors(layout.OPTIM, tensors.read_optim)
+        return self._tensors(layout.OPTIM, tensors.read_optim, part="moments")
+
+    def read_average(self) -> Arrays | None:
+        """The averages of the trunk and the routers by name, fp32; None where there are none."""
+        if not (self._here().folder / layout.OPTIM).exists():
+            return None
+        return self._tensors(layout.OPTIM, tensors.read_average, part="average")
 
     def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
         """An expert from the spill if it is there, else from the checkpoint. Moments are None when they

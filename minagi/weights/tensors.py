@@ -33,6 +33,7 @@ class ExpertRecord:
     uid: int
     weights: Arrays  # w1, w3 [W, D], w2 [D, W]; deeper levels b0_w1, …; fp32
     moments: Arrays | None = None  # w1_m, w1_v, … of the weights' shapes, fp32; None = zeros
+    average: Arrays | None = None  # w1, … as they were on average lately, fp32; None = as they are
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -103,11 +104,12 @@ def read_optim(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Optim:
 def read_expert(
     archive: Npz, uid: int, shape: Mapping[str, Any], *, moments: bool, check: bool
 ) -> ExpertRecord:
-    """An expert's weights, and its moments if asked for and there."""
+    """An expert's weights, their average if there, and its moments if asked for and there."""
     shapes = layout.expert_shapes(shape)
     weights = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
+    average = _average(archive, "{}_a", shapes, check)
     if not moments or not any(name.endswith(("_m", "_v")) for name in archive.names):
-        return ExpertRecord(uid, weights)
+        return ExpertRecord(uid, weights, average=average)
     state = {}
     for name, size in shapes.items():
         for kind in "mv":
@@ -115,7 +117,25 @@ def read_expert(
             if moment is None:
                 raise FileFault(archive.path, f"lacks the moment {name}_{kind} as {_dims(size)}")
             state[f"{name}_{kind}"] = moment
-    return ExpertRecord(uid, weights, state)
+    return ExpertRecord(uid, weights, state, average)
+
+
+def read_average(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays | None:
+    """The averages of the trunk and the routers, from optim.npz; None unless all of them are there."""
+    shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
+    shapes.pop("head.weight")
+    return _average(archive, "{}|a", shapes, check)
+
+
+def _average(archive: Npz, key: str, shapes: layout.Shapes, check: bool) -> Arrays | None:
+    """Averaged tensors by the names of what they average, stored under `key` of it."""
+    average = {}
+    for name, size in shapes.items():
+        found = _fitting_moment(archive, key.format(name), size, check)
+        if found is None:
+            return None
+        average[name] = found
+    return average
 
 
 def read_flat_expert(path: Path, uid: int, shape: Mapping[str, Any]) -> ExpertRecord:
@@ -245,8 +265,9 @@ def write_routers(path: Path, routers: Mapping[str, np.ndarray], shape: Mapping[
     return write_npz(path, {name: np.asarray(routers[name], np.float32) for name in shapes})
 
 
-def write_optim(path: Path, optim: Optim, shape: Mapping[str, Any]) -> int:
-    """Makes optim.npz: `|t` of every entry, `|m` and `|v` of those that have moments; its size."""
+def write_optim(path: Path, optim: Optim, average: Arrays, shape: Mapping[str, Any]) -> int:
+    """Makes optim.npz: `|t` of every entry, `|m` and `|v` of those that have moments, `|a` of what is
+    averaged; its size."""
     shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
     arrays: Arrays = {}
     for name, (m, v, t) in optim.items():
@@ -255,6 +276,8 @@ def write_optim(path: Path, optim: Optim, shape: Mapping[str, Any]) -> int:
             size = shapes.get(name, m.shape)
             check_tensors(f"Adam's state of {name}", {"m": m, "v": v}, {"m": size, "v": size})
             arrays[f"{name}|m"], arrays[f"{name}|v"] = to_bf16(m), to_bf16(v)
+    check_tensors("The average", average, {name: shapes[name] for name in average})
+    arrays.update({f"{name}|a": to_bf16(array) for name, array in average.items()})
     return write_npz(path, arrays)
 
 
@@ -269,4 +292,7 @@ def write_expert(path: Path, record: ExpertRecord, shape: Mapping[str, Any]) -> 
     else:
         check_tensors(f"Expert {record.uid}", record.moments, sizes)
         arrays.update({name: to_bf16(record.moments[name]) for name in sizes})
+    if record.average is not None:
+        check_tensors(f"The average of expert {record.uid}", record.average, shapes)
+        arrays.update({f"{name}_a": to_bf16(record.average[name]) for name in shapes})
     return write_npz(path, arrays)

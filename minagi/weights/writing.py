@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ class CheckpointState:
     optim: Optim
     experts: dict[int, ExpertRecord]  # those held in memory that changed since the last checkpoint
     uids: list[int]  # every expert, in pool order
+    average: Arrays = field(default_factory=dict)  # of trunk and routers, where the weights are averaged
     # What was spilled at that moment, from `Store.mark_spilled`. None: what is when `checkpoint` begins.
     spilled: dict[int, Spilled] | None = None
 
@@ -70,7 +71,7 @@ def build(
         entries.append({**before.get(uid, {}), **_entry(builder.folder, uid, shape, gate)})
     written += tensors.write_core(builder.folder / layout.CORE, state.core, shape)
     written += tensors.write_routers(builder.folder / layout.ROUTERS, state.routers, shape)
-    written += tensors.write_optim(builder.folder / layout.OPTIM, state.optim, shape)
+    written += tensors.write_optim(builder.folder / layout.OPTIM, state.optim, state.average, shape)
     manifest.update(
         n_experts=len(state.uids),
         d_model=shape["d_model"],

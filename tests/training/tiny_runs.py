@@ -100,17 +100,22 @@ def losses(messages: Iterable[Message]) -> list[float]:
 
 
 def everything(session: Session) -> dict[str, np.ndarray]:
-    """Every number of a model: weights, moments, counters, wherever they are."""
+    """Every number of a model: weights, averages, moments, counters, wherever they are."""
     engine = session.engine
+    if engine.averages is not None:
+        engine.averages.newest()
     found = {name: p.detach().numpy().copy() for name, p in engine.net.named_parameters()}
     for name, state in engine.optimiser.state.items():
         found |= {f"{name}|m": state.m.numpy().copy(), f"{name}|v": state.v.numpy().copy()}
         found[f"{name}|t"] = state.step.numpy().copy()
+        if engine.averages is not None:
+            found[f"{name}|a"] = engine.averages.of(name).numpy().copy()
     found["expert steps"] = np.array(engine.optimiser.expert_steps)
     changed = engine.pool.changed()
     for uid in engine.pool.telemetry.uid:
         record = changed.get(uid) or engine.store.read_expert(uid)
         found |= {f"{uid} {name}": array.copy() for name, array in record.weights.items()}
+        found |= {f"{uid} {name}|a": array.copy() for name, array in (record.average or {}).items()}
         found |= {
             f"{uid} {name}": array.copy() for name, array in (record.moments or {}).items() if array.any()
         }
