@@ -52,6 +52,9 @@ class Written:
     ids: list[int]
     rows: list[int]
 
+    def __str__(self) -> str:
+        return self.text.decode("utf-8", "replace")
+
 
 @dataclass(frozen=True)
 class Looked:

@@ -47,6 +47,7 @@ class Session(Trainer):
 
 def open_session(request: SessionRequest) -> Session:
     """Text, weights, machine, model, trainer. Raises MinagiError in words; nothing is left locked then."""
+    choose_device(request.device)  # before a directory is made for a model that cannot be computed
     scratch = Path(tempfile.mkdtemp(prefix="minagi-dry-")) if request.dry_run else None
     store = None
     try:
@@ -166,13 +167,15 @@ def _choose_fp32_library() -> None:
 
 
 class Reader:
-    """A model opened to be read out: it writes and measures, and changes no byte of its directory."""
+    """A model that is read out: it writes and measures, and changes no byte of its directory.
 
-    def __init__(self, engine: Engine, settings: Settings, scratch: Path) -> None:
-        self.engine, self.settings, self._scratch = engine, settings, scratch
-        manifest = engine.store.manifest
-        window = manifest.get("context_now")
-        self.window = int(window) if isinstance(window, int) and window > 1 else settings.model.context_start
+    `window` is how many characters it looks back on; `scratch`, a folder, goes when it is closed.
+    """
+
+    scratch: Path | None = None
+
+    def __init__(self, engine: Engine, settings: Settings, window: int) -> None:
+        self.engine, self.settings, self.window = engine, settings, window
 
     def write(
         self,
@@ -225,7 +228,8 @@ class Reader:
     def close(self) -> None:
         """Give back files and memory."""
         self.engine.store.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", precision: str = "") -> Reader:
@@ -241,7 +245,11 @@ def open_reader(weights: Path, loaded: LoadedSettings, device: str = "auto", pre
         loaded, _, _ = settled(loaded, store, ours_of(store.manifest), False, device)
         hardware = detect(device, precision or loaded.settings.training.precision, loaded.settings)
         _prepare_torch(hardware)
-        return Reader(Engine.opened(store, loaded.settings, hardware), loaded.settings, scratch)
+        window = store.manifest.get("context_now")
+        window = window if isinstance(window, int) and window > 1 else loaded.settings.model.context_start
+        reader = Reader(Engine.opened(store, loaded.settings, hardware), loaded.settings, window)
+        reader.scratch = scratch
+        return reader
     except BaseException:
         if store is not None:
             store.close()
