@@ -32,6 +32,7 @@ STORY: tuple[tuple[float, p.Command], ...] = (
     (0.40, p.Resume()),
     (0.50, p.Write(prompt="def main(", chars=240)),
     (0.55, p.Write(prompt="def main(", chars=240, raw=True)),
+    (0.60, p.Probe(text="async def read(self, n=-1):\n    return await self._wait_for_data('read')\n")),
     (0.66, p.ListSnapshots()),
     (0.68, p.Revert()),  # to the one with the name
     (0.80, p.Evaluate()),

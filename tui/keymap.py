@@ -91,6 +91,7 @@ TABLE: tuple[Key, ...] = (
     ),
     Key("units", ("u",), "nats/bits", LOOK, "Losses in nats or in bits a byte", rank=12),
     Key("span", ("z",), "recent", LOOK, "Loss chart: the whole life or the recent stretch", rank=13),
+    Key("inspect", ("p",), "inspect", LOOK, "Look into how it reads a text, character by character", rank=13),
     Key("log_pane", ("l",), "log", LOOK, "Show the log", rank=10, call="go('log')"),
     Key("filter", ("v",), "filter", LOOK, "Log: everything, warnings only, or one topic", "log", rank=1),
     Key(

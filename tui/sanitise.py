@@ -21,6 +21,7 @@ LIST_LIMIT = 8_192  # entries of a list that are looked at
 DICT_LIMIT = 1_024
 NUMBER_LIMIT = 2**53  # beyond it a float no longer counts characters
 _DEPTH_LIMIT = 6
+_BYTES = ("data", "raw", "adapted")  # fields that hold bytes
 
 
 _TEXT: dict[int, str | None] = {
@@ -88,12 +89,15 @@ def wholes(value: object) -> list[int]:
 def scrub(message: Message) -> Message:
     """`message` with every text cleaned, every number finite and every container bounded.
 
-    The bytes of a reply (`data`) are left as they are: `decode_utf8` deals with those.
+    Bytes that stand as code points are left as they are: `decode_utf8` deals with those of a reply,
+    `tui.reducers.inspect` with those of a probe.
     """
     changed = {}
     for name, annotation, default in _SPECS.get(type(message)) or _spec(type(message)):
         value = getattr(message, name)
-        clean = value if name == "data" and isinstance(value, str) else _as(annotation, value, default)
+        clean = (
+            value if name in _BYTES and isinstance(value, (str, list)) else _as(annotation, value, default)
+        )
         if clean is not value:
             changed[name] = clean
     return dataclasses.replace(message, **changed) if changed else message

@@ -172,6 +172,27 @@ class Turn:
         return self.phase in ("waiting", "writing")
 
 
+class Sign(NamedTuple):
+    """One character of an inspected text, as it stands on the screen."""
+
+    text: str
+    breaks: bool  # a line ends with it
+    bytes: int
+    rows: int  # the most that one of its bytes took
+    nats: float | None  # surprise, summed over its bytes
+    experts: tuple[tuple[int, float], ...]  # uid and weight in the first row, best first
+    raw: str  # what would be written after it
+    adapted: str  # the same with adaptive suppression
+
+
+class Inspected(NamedTuple):
+    """The text that was last probed; `id` of the command."""
+
+    id: int
+    signs: tuple[Sign, ...]
+    bytes: int
+
+
 class Snapshot(NamedTuple):
     """One line of the revert picker."""
 
@@ -218,6 +239,7 @@ class AppState:
     subjects: tuple[Subject, ...] = ()
     chat: tuple[Turn, ...] = ()
     log: tuple[LogLine, ...] = ()
+    inspected: Inspected | None = None
     snapshots: tuple[Snapshot, ...] | None = None
     saved: Saved | None = None
     saved_at: float | None = None

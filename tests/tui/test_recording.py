@@ -13,9 +13,11 @@ import pytest
 from minagi import protocol as p
 from minagi.config import Ui
 from minagi.errors import UsageError
+from tui.app import DEMO
 from tui.recording import FASTEST, SLOWEST, STEP_SECONDS, Recording
+from tui.reducers import reduce
 from tui.shell import MinagiApp
-from tui.state import Asked, Noted, NotUnderstood, Rewound, WorkerEnded, WorkerStarted
+from tui.state import Asked, Ending, Noted, NotUnderstood, Rewound, WorkerEnded, WorkerStarted, initial
 
 
 def recorded(tmp_path: Path, *messages: p.Message, end: bytes = b"") -> Path:
@@ -166,6 +168,28 @@ async def test_a_broken_archive_is_told_in_words(broken: str, tmp_path: Path) ->
 def test_one_that_is_not_there_is_told_before_the_screen_is_taken(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no recording"):
         Recording(tmp_path / "none.jsonl")
+
+
+async def test_the_demo_tells_a_whole_story_and_nothing_of_where_it_was_made() -> None:
+    data = gzip.decompress(DEMO.read_bytes())
+    assert DEMO.stat().st_size < 300_000
+    assert not any(place in data for place in (b"/root", b"/home", b"/tmp", b"/work", b"/usr"))
+    state = initial(0.0)
+    saved: list[str] = []
+
+    def deliver(message: p.Message) -> None:
+        nonlocal state
+        assert not isinstance(message, (NotUnderstood, Noted))
+        state = reduce(state, message, 0.0)
+        if isinstance(message, p.Saved):
+            saved.append(message.name)
+
+    await Recording(DEMO, speed=0).run(deliver)
+    assert state.births and state.growth is not None
+    assert state.reverted is not None and any(saved)
+    assert {turn.variant for turn in state.chat} == {"adapted", "raw"}
+    assert all(turn.text and not turn.open for turn in state.chat)
+    assert state.ending == Ending(0, (), True)
 
 
 async def test_keys_of_a_recording(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from minagi import protocol
 from minagi.protocol import Message
 from tui import state as local
-from tui.reducers import chat, log, pool, run, training
+from tui.reducers import chat, inspect, log, pool, run, training
 from tui.sanitise import scrub
 from tui.state import AppState
 
@@ -34,6 +34,7 @@ _HANDLERS: dict[type[Message], Callable[[AppState, Any, float], AppState]] = {
     protocol.ReplyStarted: chat.started,
     protocol.ReplyChunk: chat.chunk,
     protocol.ReplyEnded: chat.ended,
+    protocol.Probed: inspect.probed,
     protocol.Log: log.logged,
     local.WorkerStarted: run.worker_started,
     local.Rewound: run.rewound,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from minagi import protocol
 from tui.keymap import PANES
 from tui.panes.log import TOPICS
 from tui.panes.pool import PoolPane
 from tui.screens.help import HelpScreen
+from tui.screens.inspect import InspectScreen, ProbeField
 from tui.shell.core import Core
 
+PROBE_LIMIT = 16_384  # characters; the model reads at most its window
 AXES = ("plain", "log", "log-log")
 
 
@@ -49,3 +52,10 @@ class Looking(Core):
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen(self.table))
+
+    def action_inspect(self) -> None:
+        self.push_screen(InspectScreen())
+
+    def on_probe_field_given(self, event: ProbeField.Given) -> None:
+        """A text to read."""
+        self.ask(protocol.Probe, text=event.text[:PROBE_LIMIT], strength=self.view.strength)
