@@ -39,12 +39,16 @@ class InspectScreen(ModalScreen[None]):
         Binding("enter", "read", show=False),
     ]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._field, self._reading, self._chosen = ProbeField(), Reading(), Chosen()
+
     def compose(self) -> ComposeResult:
         with Vertical(id="inspector"):
             yield Static(Content("Inspector: how it reads a text"), classes="heading")
-            yield ProbeField()
-            yield Reading()
-            yield Chosen()
+            yield self._field
+            yield self._reading
+            yield self._chosen
             hints = [line((key, "bold $text-accent"), f" {told}") for key, told in _HINTS]
             yield Static(Content("  ").join(hints), id="probe-hints")
 
@@ -54,20 +58,18 @@ class InspectScreen(ModalScreen[None]):
 
     def show(self, frame: Frame) -> None:
         """Hand the newest frame on."""
-        reading, chosen = self.query_one(Reading), self.query_one(Chosen)
-        reading.show(frame)
-        chosen.place = reading.place
-        chosen.show(frame)
+        self._reading.show(frame)
+        self._chosen.place = self._reading.place
+        self._chosen.show(frame)
 
     def action_read(self) -> None:
         """Read it once more: the model has learned meanwhile."""
-        self.query_one(ProbeField).give()
+        self._field.give()
 
     def on_reading_moved(self, event: Reading.Moved) -> None:
         event.stop()
-        chosen = self.query_one(Chosen)
-        chosen.place = event.place
-        chosen.refresh()
+        self._chosen.place = event.place
+        self._chosen.refresh()
 
 
 class ProbeField(TextArea):
