@@ -23,14 +23,14 @@ def test_the_keys_of_the_design_are_there() -> None:
         "i": "chat", "slash": "chat", "tab": "next_pane", "enter": "maximise", "f": "maximise",
         "y": "log_axis", "u": "units", "e": "evaluate", "question_mark": "help", "f1": "help",
         "ctrl+p": "command_palette", "q": "leave", "ctrl+q": "leave", "ctrl+c": "interrupt",
-        "c": "copy_reply", "ctrl+e": "export",
+        "c": "copy_reply", "ctrl+e": "export", "p": "inspect",
     }  # fmt: skip
     assert {key: keys.get(key) for key in wanted} == wanted
 
 
 def test_a_remap_replaces_the_keys_of_its_action() -> None:
-    remapped = {key.action: key.keys for key in table({"pause": "p", "help": "F2, ?"})}
-    assert remapped["pause"] == ("p",)
+    remapped = {key.action: key.keys for key in table({"pause": "P", "help": "F2, ?"})}
+    assert remapped["pause"] == ("P",)
     assert remapped["help"] == ("f2", "question_mark")
 
 
