@@ -226,6 +226,11 @@ def _works(card: str) -> bool:
         return False
 
 
+def free_memory() -> int:
+    """Bytes of the machine's memory that this process may take beside what it holds."""
+    return max(0, _process_budget() - psutil.Process().memory_info().rss)
+
+
 def _process_budget() -> int:
     """Bytes this process can hold: what it has and what is free, within its container's limit."""
     reachable = psutil.Process().memory_info().rss + psutil.virtual_memory().available

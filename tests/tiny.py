@@ -39,10 +39,19 @@ class MemoryDisk:
 
     def checkpoint(self, pool: ExpertPool) -> None:
         """What `Store.checkpoint` does: everything that changed, moments in bf16; then the pool settles."""
-        for record in (self.spilled | pool.changed()).values():
+        for record in (self.spilled | pool.changed(copy=False)).values():
             self.held[record.uid] = copied(record, round_moments)
         self.spilled.clear()
         pool.settle()
+
+
+def live(pool: ExpertPool, uid: int) -> ExpertRecord:
+    """An expert as it is now, moments exact, wherever it sits."""
+    index = pool._slot_of.get(uid)
+    if index is not None and pool._slots[index].stale:
+        return pool._record(index)
+    held = pool.ram.dirty().get(uid)
+    return held if held is not None else pool.ram.disk.read_expert(uid)
 
 
 def copied(record: ExpertRecord, moment: Callable[[np.ndarray], np.ndarray] = np.copy) -> ExpertRecord:

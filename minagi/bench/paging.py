@@ -31,7 +31,7 @@ def page(recipe: Recipe) -> dict[str, Any]:
     as many bytes, or a plain read of the same file.
     """
     with recipe.made({"pool.experts": 2, "pool.top_k": 1, "pool.resident": 1}) as engine:
-        engine.store.checkpoint(engine.state({}))
+        engine.store.checkpoint(engine.state({}, copy=False))
         engine.settle()
         pool, store = engine.pool, engine.store
         record = store.read_expert(0)
@@ -98,7 +98,7 @@ def _cost(recipe: Recipe, window: int, steps: int, experts: int) -> dict[str, An
     _check_room(settings.model.d_model, settings.pool.width, experts)
     rng = np.random.default_rng(0)
     with recipe.made({"pool.experts": experts, "pool.ram_cache": 2 * settings.pool.resident}) as engine:
-        engine.store.checkpoint(engine.state({}))
+        engine.store.checkpoint(engine.state({}, copy=False))
         engine.settle()
         engine.pool.drop_all()
         seconds, loads = [], engine.pool.loads

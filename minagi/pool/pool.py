@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from minagi.pool.ram import Disk, RamTier
-from minagi.pool.slots import ExpertSlots
+from minagi.pool.slots import ExpertSlots, bf16_bits, copied, seen
 from minagi.pool.telemetry import Telemetry
-from minagi.weights import ExpertRecord, round_moments
+from minagi.weights import ExpertRecord
 
 
 @dataclass
@@ -172,26 +172,36 @@ class ExpertPool:
 
     # ---- a checkpoint
 
-    def changed(self) -> dict[int, ExpertRecord]:
-        """Copies of every expert in memory that disk does not have like this, by uid."""
-        records = dict(self.ram.dirty())
+    def changed(self, copy: bool) -> dict[int, ExpertRecord]:
+        """Every expert in memory that disk does not have like this, by uid, as a checkpoint takes it.
+
+        Those on the card come with moments and averages as bf16 bits. Without `copy` their weights are good
+        until the next step only. What is in RAM is never changed in place, so it is not copied.
+        """
+        records = self.ram.dirty()
         for index, slot in enumerate(self._slots):
             if slot.dirty:
-                record = self._record(index)
-                records[record.uid] = record
+                assert slot.uid is not None
+                records[slot.uid] = ExpertRecord(
+                    slot.uid,
+                    self.slots.weights_of(index, copied if copy else seen),
+                    self.slots.moments_of(index, bf16_bits),
+                    self.slots.average_of(index, bf16_bits),
+                )
         return records
 
     def settle(self) -> None:
-        """Everything is in a checkpoint now. Live moments become what its files hold: bf16 values.
+        """Everything is in a checkpoint now. Live moments and averages become what its files hold:
+        bf16 values.
 
         So a resumed or reverted model repeats the same steps to the bit, wherever an expert sat.
         """
-        for record in self.ram.dirty().values():
-            record.moments, record.average = _rounded(record.moments), _rounded(record.average)
-        self.ram.settled()
+        self.ram.settle()
         for index, slot in enumerate(self._slots):
             if slot.moments:  # of a step that was given up, too: the spill they came from was exact
                 self.slots.round_moments(index)
+            if slot.uid is not None:
+                self.slots.round_average(index)
             slot.dirty = False
 
     def drop_all(self) -> None:
@@ -228,7 +238,3 @@ class ExpertPool:
             self.ram.forget(uid)
         gone = set(places)
         self.telemetry.keep([place for place in range(self.experts) if place not in gone])
-
-
-def _rounded(arrays: dict[str, np.ndarray] | None) -> dict[str, np.ndarray] | None:
-    return None if arrays is None else {name: round_moments(array) for name, array in arrays.items()}

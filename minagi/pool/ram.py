@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-from minagi.weights import ExpertRecord
+from minagi.weights import ExpertRecord, as_written
 
 
 class Disk(Protocol):
@@ -26,6 +26,7 @@ class RamTier:
         self._held: OrderedDict[int, ExpertRecord] = OrderedDict()
         self._without_moments: set[int] = set()
         self._dirty: set[int] = set()
+        self._unrounded: set[int] = set()  # a checkpoint has rounded these, here it is still to be done
         self.hits = 0
         self.misses = 0
 
@@ -54,18 +55,23 @@ class RamTier:
             self.misses += 1
             self._without_moments.add(uid)
             self._keep(self.disk.read_expert(uid, moments=False))
-        return self._held[uid]
+        return self._settled(uid)
 
     def moments(self, uid: int) -> ExpertRecord:
         """An expert with its moments. Those read from disk are not kept: a step is about to change them."""
-        record = self._held.get(uid)
-        if record is None or uid in self._without_moments:
+        if uid not in self._held or uid in self._without_moments:
             return self.disk.read_expert(uid)
-        return record
+        return self._settled(uid)
+
+    def _settled(self, uid: int) -> ExpertRecord:
+        if uid in self._unrounded:
+            self._unrounded.discard(uid)
+            self._held[uid] = as_written(self._held[uid])
+        return self._held[uid]
 
     def put(self, record: ExpertRecord, dirty: bool) -> None:
         """Take a whole expert that leaves the card; `dirty` when disk does not have it like this."""
-        self._without_moments.discard(record.uid)
+        self.forget(record.uid)
         if dirty:
             self._dirty.add(record.uid)
         self._keep(record)
@@ -73,21 +79,23 @@ class RamTier:
     def forget(self, uid: int) -> None:
         """Drop an expert: it was changed on the card, or it is no more."""
         self._held.pop(uid, None)
-        self._dirty.discard(uid)
-        self._without_moments.discard(uid)
+        for known in (self._dirty, self._unrounded, self._without_moments):
+            known.discard(uid)
 
     def clear(self) -> None:
         """Drop everything: the directory was reverted."""
         self._held.clear()
-        self._dirty.clear()
-        self._without_moments.clear()
+        for known in (self._dirty, self._unrounded, self._without_moments):
+            known.clear()
 
     def dirty(self) -> dict[int, ExpertRecord]:
         """The records that disk does not have, by uid."""
         return {uid: self._held[uid] for uid in self._dirty}
 
-    def settled(self) -> None:
-        """Everything held is on disk now."""
+    def settle(self) -> None:
+        """Everything held is in a checkpoint now. Moments and averages become what its files hold when an
+        expert is next asked for: rounding all of them at once would hold training up."""
+        self._unrounded = set(self._held)
         self._dirty.clear()
 
     def _keep(self, record: ExpertRecord) -> None:

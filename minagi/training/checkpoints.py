@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from minagi import protocol
 from minagi.errors import UsageError, WeightsError
+from minagi.hardware import free_memory
 from minagi.protocol import Log, Message
 from minagi.training.engine import Engine
 from minagi.training.history import History
 from minagi.training.progress import Progress
+from minagi.weights import SnapshotInfo
 
+COPY_SHARE = 0.5  # of the free memory: what the copy of a checkpoint may take
 ASKED = "asked"  # the reason of a revert that a person wanted
 OURS = "minagi"  # the manifest key under which this program keeps what the public layout has no place for
 
@@ -23,6 +27,21 @@ def ours_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What an earlier run of this program kept in a manifest; {} where there is nothing usable."""
     ours = manifest.get(OURS)
     return ours if isinstance(ours, dict) else {}
+
+
+@dataclass
+class _Begun:
+    """A checkpoint whose state was taken: what there is to tell of it when it is complete."""
+
+    began: float  # on the run's clock
+    step: int
+    chars: int
+    held_out: float | None
+    row: dict[str, Any]  # of the history
+    ended: float | None = None
+
+    def end(self, now: float) -> None:
+        self.ended = now
 
 
 class Checkpoints:
@@ -46,73 +65,143 @@ class Checkpoints:
         self._every = save_every * 60
         self._saved_at = clock()
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext  # nothing breaks in
+        self._under_way: tuple[_Begun, Future[SnapshotInfo]] | None = None
+        self._said_no_room = False
         self.disk_bytes = 0
         self.measure_disk()
 
     def due(self) -> bool:
-        """Whether `save_every` minutes have gone by with something new to save."""
-        return not self.dry_run and self.age() >= self._every and self.progress.unsaved_chars > 0
+        """Whether `save_every` minutes have gone by with something new to save, and none is being written."""
+        return (
+            not self.dry_run
+            and self._under_way is None
+            and self.age() >= self._every
+            and self.progress.unsaved_chars > 0
+        )
 
     def age(self) -> float:
         """Seconds since the last checkpoint, or since the run began."""
         return self._clock() - self._saved_at
 
     def save(self, kind: str, name: str = "") -> Iterator[Message]:
-        """Write a checkpoint; a dry run has nowhere to put one and says so."""
+        """Write a checkpoint now, which training waits for. A dry run has nowhere to put one and says so."""
         if self.dry_run:
             raise UsageError(
                 "This is a dry run: nothing is saved. Start one that saves to keep what it learns."
             )
-        began = self._clock()
-        self._saved_at = began  # also when it fails: the next try comes a whole interval later
-        progress, store = self.progress, self.engine.store
+        yield from self.finish()
+        begun = self._begun()
         with self.guarded():
-            info = store.checkpoint(self.engine.state(self._gather()), kind=kind, name=name)
+            info = self.engine.store.checkpoint(
+                self.engine.state(self._gather(), copy=False), kind=kind, name=name
+            )
             self.engine.settle()
-            progress.saved_chars = progress.chars
+            self.progress.saved_chars = begun.chars
+        yield from self._completed(begun, info)
+
+    def begin(self, kind: str) -> Iterator[Message]:
+        """Save unasked: training goes on while a copy is written. Where that fails it is tried again later.
+
+        What comes of it is told by `told` or `finish`. Nothing in a dry run.
+        """
+        if self.dry_run:
+            return
+        yield from self.finish()
+        if self.engine.copied_bytes > free_memory() * COPY_SHARE:
+            yield from self._save_without_copy(kind)
+            return
+        begun = self._begun()
+        with self.guarded():
+            state = self.engine.state(self._gather(), copy=True)
+            future = self.engine.store.begin_checkpoint(state, kind=kind)
+            future.add_done_callback(lambda _: begun.end(self._clock()))
+            self.engine.settle()
+            self._under_way = (begun, future)
+
+    def told(self) -> Iterator[Message]:
+        """What there is to tell of a checkpoint that was begun, once it is complete."""
+        if self._under_way is not None and self._under_way[1].done():
+            yield from self.finish()
+
+    def finish(self) -> Iterator[Message]:
+        """Wait for the checkpoint that was begun, if one was."""
+        if self._under_way is None:
+            return
+        begun, future = self._under_way
+        with self.guarded():
+            wait([future])
+        self._under_way = None
+        try:
+            info = future.result()
+        except WeightsError as error:
+            yield self._not_saved(error)
+        else:
+            self.progress.saved_chars = begun.chars
+            yield from self._completed(begun, info)
+
+    def _save_without_copy(self, kind: str) -> Iterator[Message]:
+        if not self._said_no_room:
+            self._said_no_room = True
+            text = (
+                "Too little memory is free to save while training goes on, so training waits for each save."
+            )
+            yield _log("warning", text)
+        yield protocol.Phase(phase="saving")
+        try:
+            yield from self.save(kind)
+        except WeightsError as error:
+            yield self._not_saved(error)
+
+    def _not_saved(self, error: WeightsError) -> Log:
+        minutes = self._every / 60
+        return _log("error", f"Not saved: {error} Training goes on; the next try is in {minutes:g} minutes.")
+
+    def _begun(self) -> _Begun:
+        """What there will be to tell of the checkpoint that is taken now."""
+        progress, telemetry = self.progress, self.engine.pool.telemetry
+        self._saved_at = self._clock()  # also when it fails: the next try comes a whole interval later
+        row = {
+            "time": time.time(),
+            "model": str(self.engine.store.path),
+            "step": progress.step,
+            "chars": progress.chars,
+            "val": progress.val,
+            "experts": len(telemetry),
+            "memory": self.engine.hardware.memory_used(),
+            **self._row(),
+            **telemetry.to_manifest(self.engine.net.pool.gate.tolist()),
+        }
+        return _Begun(self._saved_at, progress.step, progress.chars, progress.val, row)
+
+    def _completed(self, begun: _Begun, info: SnapshotInfo) -> Iterator[Message]:
+        seconds = (self._clock() if begun.ended is None else begun.ended) - begun.began
         self.measure_disk()
-        seconds = self._clock() - began
         yield protocol.Saved(
             at=time.time(),
             snapshot=info.id,
             name=info.name,
             kind=info.kind,
-            step=progress.step,
-            chars=progress.chars,
-            held_out=progress.val,
+            step=begun.step,
+            chars=begun.chars,
+            held_out=begun.held_out,
             seconds=seconds,
             bytes_written=info.bytes_written,
         )
-        yield from self._record()
+        trouble = self.history.append(begun.row)
+        if trouble:
+            yield _log("warning", trouble)
 
     def resumed(self) -> Iterator[Message]:
         """Bring the history to where the model goes on from."""
         model = str(self.engine.store.path)
         trouble = "" if self.dry_run else self.history.drop_after(self.progress.step, model)
         if trouble:
-            yield Log(at=time.time(), level="warning", topic="checkpoint", text=trouble)
-
-    def _record(self) -> Iterator[Message]:
-        progress, telemetry = self.progress, self.engine.pool.telemetry
-        trouble = self.history.append(
-            {
-                "time": time.time(),
-                "model": str(self.engine.store.path),
-                "step": progress.step,
-                "chars": progress.chars,
-                "val": progress.val,
-                "experts": len(telemetry),
-                "memory": self.engine.hardware.memory_used(),
-                **self._row(),
-                **telemetry.to_manifest(self.engine.net.pool.gate.tolist()),
-            }
-        )
-        if trouble:
-            yield Log(at=time.time(), level="warning", topic="checkpoint", text=trouble)
+            yield _log("warning", trouble)
 
     def revert(self, to: str, reason: str, restore: Callable[[dict[str, Any]], None]) -> Iterator[Message]:
         """Become snapshot `to` again ("" the last checkpoint, "best" the best); the present is kept first."""
         store, progress = self.engine.store, self.progress
+        yield from self.finish()
         if not store.exists:
             raise UsageError("Nothing has been saved yet, so there is nothing to go back to.")
         target = undo = ""
@@ -148,12 +237,13 @@ class Checkpoints:
         """Save what is about to be left; the id to come back to it by. A run that goes back by itself, from
         a present too broken to be saved, goes back all the same."""
         try:
-            info = self.engine.store.checkpoint(self.engine.state(self._gather()), kind="before-revert")
+            info = self.engine.store.checkpoint(
+                self.engine.state(self._gather(), copy=False), kind="before-revert"
+            )
         except WeightsError as error:
             if reason == ASKED:
                 raise
-            text = f"What was learned since the last checkpoint is lost: {error}"
-            yield Log(at=time.time(), level="warning", topic="checkpoint", text=text)
+            yield _log("warning", f"What was learned since the last checkpoint is lost: {error}")
             return ""
         self.engine.settle()
         self.progress.saved_chars = self.progress.chars
@@ -163,15 +253,11 @@ class Checkpoints:
         """The id of the snapshot meant by `to`; `present` is the last checkpoint's."""
         if to in ("", "last"):
             return present
-        kept = self.engine.store.snapshots()
         if to == "best":
+            kept = self.engine.store.snapshots()
             best = [info for info in kept if info.kind == "best" and info.held_out is not None]
             return min(best, key=lambda info: info.held_out or 0.0).id if best else present
-        wanted = [info for info in kept if info.id == to] or [info for info in kept if info.name == to]
-        if not wanted:
-            there = ", ".join(info.id for info in kept[:8]) or "none"
-            raise UsageError(f"There is no snapshot {to!r}. There are: {there}.")
-        return wanted[0].id
+        return self.engine.store.find(to).id
 
     def snapshots(self) -> protocol.Snapshots:
         """Every kept checkpoint, newest first."""
@@ -180,3 +266,7 @@ class Checkpoints:
     def measure_disk(self) -> None:
         """Look at the size of the weights directory; done after each save, for it walks every file."""
         self.disk_bytes = self.engine.store.disk_bytes()
+
+
+def _log(level: str, text: str) -> Log:
+    return Log(at=time.time(), level=level, topic="checkpoint", text=text)

@@ -13,7 +13,7 @@ from minagi.hardware import Hardware
 from minagi.model.network import Network, initialise, output_std
 from minagi.model.shape import Depth, Routing, Shape
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
-from minagi.pool.slots import level_names
+from minagi.pool.slots import bf16_bits, copied, level_names, seen
 from minagi.training.average import Averages
 from minagi.training.evaluate import Evaluator
 from minagi.training.optimiser import EXPERT_STEPS, Optimiser
@@ -117,18 +117,20 @@ class Engine:
 
     # -------------------------------------------------------------------------------- checkpoint
 
-    def state(self, manifest: Mapping[str, Any]) -> CheckpointState:
-        """Copies of everything a checkpoint holds; `manifest` are the trainer's keys."""
+    def state(self, manifest: Mapping[str, Any], *, copy: bool) -> CheckpointState:
+        """Everything a checkpoint holds; `manifest` are the trainer's keys. Moments and averages come as bf16
+        bits. Without `copy` it is good until the next step only, with it for as long as somebody writes it.
+        """
         means = {}
         if self.averages is not None:
             self.averages.newest()
-            means = {n: self.averages.of(n).cpu().numpy().copy() for n, _ in self.net.named_parameters()}
-        parameters = {name: p.detach().cpu().numpy().copy() for name, p in self.net.named_parameters()}
+            means = {name: bf16_bits(self.averages.of(name)) for name, _ in self.net.named_parameters()}
+        take = copied if copy else seen
+        parameters = {name: take(parameter) for name, parameter in self.net.named_parameters()}
         routers = {name: parameters.pop(name) for name in list(parameters) if _is_router(name)}
         parameters["head.weight"] = parameters["tok_emb.weight"]
         optim: dict[str, tuple[np.ndarray | None, np.ndarray | None, float]] = {
-            name: (s.m.cpu().numpy().copy(), s.v.cpu().numpy().copy(), float(s.step))
-            for name, s in self.optimiser.state.items()
+            name: (bf16_bits(s.m), bf16_bits(s.v), float(s.step)) for name, s in self.optimiser.state.items()
         }
         optim |= {name: (None, None, float(self.optimiser.expert_steps)) for name in EXPERT_STEPS}
         telemetry = self.pool.telemetry
@@ -142,7 +144,7 @@ class Engine:
             core=parameters,
             routers=routers,
             optim=optim,
-            experts=self.pool.changed(),
+            experts=self.pool.changed(copy),
             uids=list(telemetry.uid),
             average=means,
         )
@@ -176,6 +178,13 @@ class Engine:
         """Trunk and all experts, on the card or not."""
         trunk = sum(p.numel() for p in self.net.parameters())
         return trunk + self.pool.experts * self.shape.expert_parameters
+
+    @property
+    def copied_bytes(self) -> int:
+        """What `state` copies at most, of trunk and card: fp32 weights, bf16 moments and averages."""
+        trunk = sum(p.numel() for p in self.net.parameters())
+        numbers = trunk + len(self.pool.resident()) * self.shape.expert_parameters
+        return numbers * (8 if self.averages is None else 10)
 
     @property
     def model_bytes(self) -> int:

@@ -143,19 +143,14 @@ class Optimiser:
             state.m.copy_(state.m.bfloat16())
             state.v.copy_(state.v.bfloat16())
 
-    def load(self, saved: Mapping[str, tuple[Tensor | None, Tensor | None, float]]) -> list[str]:
-        """Take over stored moments; returns the names whose shape no longer fits (those start fresh)."""
-        unfit = []
+    def load(self, saved: Mapping[str, tuple[Tensor | None, Tensor | None, float]]) -> None:
+        """Take over stored moments, of the parameters' shapes; where there are none they start anew."""
         for name, parameter in self.net.named_parameters():
             m, v, t = saved.get(name, (None, None, 0.0))
             state = Moments.fresh(parameter)
             if m is not None and v is not None:
-                if m.shape == parameter.shape and v.shape == parameter.shape:
-                    state.m.copy_(m)
-                    state.v.copy_(v)
-                    state.step.fill_(t)
-                else:
-                    unfit.append(name)
+                state.m.copy_(m)
+                state.v.copy_(v)
+                state.step.fill_(t)
             self.state[name] = state
         self.expert_steps = int(max((saved[n][2] for n in EXPERT_STEPS if n in saved), default=0))
-        return unfit

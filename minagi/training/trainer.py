@@ -14,7 +14,7 @@ from typing import Any
 
 from minagi import protocol
 from minagi.config import LoadedSettings
-from minagi.errors import MinagiError, UsageError, WeightsError
+from minagi.errors import MinagiError, UsageError
 from minagi.model.loss import Loss
 from minagi.protocol import Log, Message
 from minagi.text.corpus import Corpus
@@ -199,6 +199,7 @@ class Trainer:
 
     def step(self) -> Iterator[Message]:
         """One training step and whatever is due after it, or a slice of what is in progress."""
+        yield from self.checkpoints.told()
         if self._measuring.open:
             yield from self._go_on_reading()
             return
@@ -246,19 +247,7 @@ class Trainer:
         if self.selection.due(self.progress):
             yield from self._select()
         elif self.checkpoints.due():
-            yield from self._save_unasked("auto")
-
-    def _save_unasked(self, kind: str) -> Iterator[Message]:
-        """A checkpoint nobody waits for: where it fails, training goes on and it is tried again later."""
-        if self.dry_run:
-            return
-        yield protocol.Phase(phase="saving")
-        try:
-            yield from self.checkpoints.save(kind)
-        except WeightsError as error:
-            minutes = self.settings.training.save_every
-            text = f"Not saved: {error} Training goes on; the next try is in {minutes:g} minutes."
-            yield _log("checkpoint", text, "error")
+            yield from self.checkpoints.begin("auto")
 
     def _select(self) -> Iterator[Message]:
         event = self.selection.decide(self.progress, self.progress.gap)
@@ -266,7 +255,7 @@ class Trainer:
         yield _log("pool", event.sentence)
         yield from self._figures()
         if (event.born or event.pruned) and self.start.pool_checkpoint:
-            yield from self._save_unasked("auto")
+            yield from self.checkpoints.begin("auto")
 
     def _watch(self) -> Iterator[Message]:
         change = self.watcher.poll()
@@ -329,13 +318,17 @@ class Trainer:
         if judged is not None and judged.rescue is not None:
             yield from self._rescue(judged.rescue)
         elif judged is not None and judged.best and self.checkpoints.age() >= BEST_SECONDS:
-            yield from self._save_unasked("best")
+            yield from self.checkpoints.begin("best")
 
     # ---------------------------------------------------------------------------------- asked for
 
     def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
         """Save now; a name keeps the snapshot until it is deleted."""
         yield from self.checkpoints.save(kind, name)
+
+    def news(self) -> Iterator[Message]:
+        """What came of a checkpoint that was written meanwhile."""
+        return self.checkpoints.told()
 
     def snapshots(self) -> protocol.Snapshots:
         return self.checkpoints.snapshots()
@@ -362,7 +355,9 @@ class Trainer:
         raise UsageError(f"{key} cannot be changed while running. What can: rate_reset, learn_from_chat.")
 
     def conclude(self) -> Iterator[Message]:
-        """What is to be said at the end: what reading gained and cost, by the last measurement."""
+        """What is to be said at the end: what came of a checkpoint under way, and what reading gained and
+        cost, by the last measurement."""
+        yield from self.checkpoints.finish()
         if self._measuring.last is not None:
             yield from report.reckoning(self._measuring.last)
         yield from self.stepper.trace.finish()

@@ -3,7 +3,7 @@
 from minagi.weights.moments import round_moments
 from minagi.weights.snapshots import SnapshotInfo
 from minagi.weights.store import Store
-from minagi.weights.tensors import ExpertRecord
+from minagi.weights.tensors import ExpertRecord, as_written
 from minagi.weights.writing import CheckpointState
 
-__all__ = ["CheckpointState", "ExpertRecord", "SnapshotInfo", "Store", "round_moments"]
+__all__ = ["CheckpointState", "ExpertRecord", "SnapshotInfo", "Store", "as_written", "round_moments"]

@@ -80,6 +80,13 @@ def keep_present(places: Places, model: layout.Model, kind: str, name: str, at: 
     return Snapshot(folder, sealed.info, sealed.files)
 
 
+def kept_present(places: Places, model: layout.Model) -> Snapshot:
+    """The snapshot that the files in place are; made, of links alone, if there is none."""
+    kept = snapshots.matching(places.snapshots, places.root, present_files(places, model))
+    at = (places.root / layout.MANIFEST).stat().st_mtime
+    return kept or keep_present(places, model, "auto", "", at)
+
+
 def present_files(places: Places, model: layout.Model) -> list[str]:
     """The model's files that exist: optim.npz is not in every directory."""
     return [name for name in model.files if name != layout.OPTIM or (places.root / name).exists()]

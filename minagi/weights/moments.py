@@ -1,7 +1,8 @@
 """Adam's moments in bf16: the upper half of a float32, rounded to nearest, ties to even.
 
 A checkpoint stores moments as int16 arrays that hold those 16 bits. Arithmetic on the bits is all it takes,
-so this needs no library with a bf16 type.
+so this needs no library with a bf16 type. Moments in memory are either real numbers or such bits already
+(what training copies for a checkpoint): an int16 array always means bits.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ _BLOCK = 1 << 16  # elements converted at a time: the temporaries stay in the pr
 
 
 def to_bf16(array: np.ndarray) -> np.ndarray:
-    """Bits of the nearest bf16 of every element, int16, the shape of `array` (any float type).
+    """Bits of the nearest bf16 of every element, int16, the shape of `array` (any float type, or bits).
 
     Infinities stay, a NaN stays a NaN of the same sign.
     """
+    if array.dtype == np.int16:
+        return array
     source = np.ascontiguousarray(array, dtype=np.float32).reshape(-1).view(np.uint32)
     target = np.empty(source.size, dtype=np.uint16)
     for start in range(0, source.size, _BLOCK):
@@ -43,3 +46,11 @@ def round_moments(array: np.ndarray) -> np.ndarray:
     one that resumes from the checkpoint compute the same numbers.
     """
     return from_bf16(to_bf16(array))
+
+
+def all_finite(array: np.ndarray) -> bool:
+    """Whether no number is infinite or NaN, of real numbers or of bf16 bits."""
+    if array.dtype != np.int16:
+        return bool(np.isfinite(array).all())
+    exponent = np.int16(0x7F80)
+    return bool((np.bitwise_and(array, exponent) != exponent).all())

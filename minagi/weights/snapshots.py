@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from minagi.errors import WeightsError
+from minagi.errors import UsageError, WeightsError
 from minagi.weights import files, layout
 from minagi.weights.faults import LINK, FileFault
 from minagi.weights.npz import check_npz
@@ -144,6 +144,15 @@ def listing(root: Path) -> list[SnapshotInfo]:
     return found
 
 
+def find(root: Path, wanted: str) -> SnapshotInfo:
+    """The snapshot with this id, or else the newest with this name. UsageError when there is none."""
+    kept = listing(root)
+    for info in [i for i in kept if i.id == wanted] + [i for i in kept if i.name and i.name == wanted]:
+        return info
+    there = ", ".join(info.id for info in kept[:8]) or "none"
+    raise UsageError(f"There is no snapshot {wanted!r}. There are: {there}.")
+
+
 def _own_bytes(folder: Path) -> int:
     """Bytes of the files that no other name keeps."""
     total = 0
@@ -183,6 +192,15 @@ def matching(root: Path, model: Path, names: Iterable[str]) -> Snapshot | None:
         if matches:
             return snapshot
     return None
+
+
+def known_files(root: Path) -> set[str]:
+    """Every file, as a path below the directory, that a snapshot holds."""
+    known: set[str] = set()
+    for number in numbers(root):
+        with suppress(WeightsError):
+            known |= read(root / folder_name(number)).files.keys()
+    return known
 
 
 def check(snapshot: Snapshot, known: Path) -> None:
@@ -252,3 +270,9 @@ def expendable(infos: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
     best = min(measured, key=lambda info: (info.held_out, -int(info.id)), default=None)
     going = [*automatic[KEPT_AUTOMATIC:], *reverts[KEPT_BEFORE_REVERT:]]
     return [info for info in going if info is not best]
+
+
+def expire(root: Path, trash: Path) -> None:
+    """Lets go of what need not be kept, but for what a reader has pinned."""
+    for info in expendable(listing(root)):
+        remove(root / folder_name(int(info.id)), trash)

@@ -4,8 +4,8 @@ They lie beside the checkpoint, never in it, in fp32 exactly, and live as long a
 returns to the checkpoint, so nothing here is synced, named for others or read by them. The names, shapes and
 places of a file's arrays are kept in memory.
 
-A checkpoint takes what is spilled (`mark`), writes it, and lets it go (`drop`), while other threads go on
-reading and spilling. An expert spilled again meanwhile is newer than the checkpoint and stays.
+A checkpoint takes what is spilled (`current`; `mark`, if training goes on meanwhile), writes it, and lets
+it go (`drop`). An expert spilled again meanwhile is newer than the checkpoint and stays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ import numpy as np
 
 from minagi.weights import files
 from minagi.weights.faults import FileFault
-from minagi.weights.moments import round_moments
-from minagi.weights.tensors import Arrays, ExpertRecord
+from minagi.weights.tensors import Arrays, ExpertRecord, as_written
 
 _REMEDY = "Revert to the last checkpoint."
 
@@ -86,8 +85,13 @@ class SpillArea:
             fd = files.open_regular(entry.path)
         return _read(entry, fd, moments)
 
+    def current(self) -> dict[int, Spilled]:
+        """What a checkpoint taken now has to write."""
+        with self._lock:
+            return dict(self._current)
+
     def mark(self) -> dict[int, Spilled]:
-        """What a checkpoint taken now has to write. From here on the moments of these read as rounded."""
+        """The same for one that another thread writes: from here on the moments of these read as rounded."""
         with self._lock:
             for entry in self._current.values():
                 entry.rounded = True
@@ -106,7 +110,7 @@ class SpillArea:
 
     def clear(self) -> None:
         """Forgets everything."""
-        self.drop(self.mark())
+        self.drop(self.current())
 
 
 def read_spilled(entry: Spilled) -> ExpertRecord:
@@ -140,6 +144,5 @@ def _read(entry: Spilled, fd: int, moments: bool) -> ExpertRecord:
     finally:
         os.close(fd)
     weights, average, state = parts
-    if entry.rounded:
-        average, state = ({n: round_moments(array) for n, array in part.items()} for part in (average, state))
-    return ExpertRecord(entry.uid, weights, state or None, average or None)
+    record = ExpertRecord(entry.uid, weights, state or None, average or None)
+    return as_written(record) if entry.rounded else record

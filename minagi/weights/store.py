@@ -5,32 +5,32 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import commit, files, layout, snapshots, tensors
+from minagi.weights import commit, files, layout, snapshots
+from minagi.weights.contents import Contents
 from minagi.weights.faults import FileFault, Missing, spoken
 from minagi.weights.layout import Model, Places
 from minagi.weights.lock import Lock
-from minagi.weights.npz import Npz
 from minagi.weights.snapshots import Snapshot, SnapshotInfo
 from minagi.weights.spill import SpillArea, Spilled
-from minagi.weights.tensors import Arrays, ExpertRecord, Optim
+from minagi.weights.tensors import Arrays, ExpertRecord, Optim, as_written
 from minagi.weights.view import View, load, look, remedied
 from minagi.weights.writing import CheckpointState, Previous, build
-
-T = TypeVar("T")
 
 
 class Store:
     """An open weights directory. `open` makes one; use as a context, or call `close`.
 
-    Reading and spilling are safe from any thread while another is in `checkpoint`.
+    One thread uses it. The thread that `begin_checkpoint` starts is the store's own, and reading and
+    spilling go on meanwhile; whatever changes the directory waits for it.
     """
 
     def __init__(self, places: Places, spill: Path | None, clock: Callable[[], float]) -> None:
@@ -41,9 +41,10 @@ class Store:
         self._view: View | None = None
         self._fault: WeightsError | None = None  # why the model cannot be read (opened for repair)
         self._spill = None if spill is None else SpillArea(spill)
-        self._checked: dict[
-            tuple[str, str], object
-        ] = {}  # (file, part of it) -> identity when it was verified
+        self._contents = Contents(places)
+        self._handed: dict[int, ExpertRecord] = {}  # handed over for a checkpoint that is not complete yet
+        self._thread = ThreadPoolExecutor(1, "minagi-checkpoint")
+        self._under_way: Future[SnapshotInfo] | None = None
         self._committing = threading.RLock()
         self._unsettled = False  # a commit was cut short by an error after its commit point
 
@@ -85,7 +86,9 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Forgets spilled experts, and lets the lock or the snapshot that was read go."""
+        """Waits for a checkpoint under way, forgets spilled experts, and lets the lock or the snapshot
+        that was read go."""
+        self._thread.shutdown()
         with self._committing:
             spill, view, lock = self._spill, self._view, self._lock
             self._spill = self._view = self._lock = None
@@ -170,11 +173,11 @@ class Store:
 
     def read_core(self) -> Arrays:
         """Every trunk tensor, fp32."""
-        return self._tensors(layout.CORE, tensors.read_core)
+        return self._contents.core(self._here())
 
     def read_routers(self) -> Arrays:
         """`pool.gate` [E], router rows [E, D] and depth embeddings [D], fp32."""
-        return self._tensors(layout.ROUTERS, tensors.read_routers)
+        return self._contents.routers(self._here())
 
     def read_optim(self) -> Optim:
         """Parameter -> (m, v, t) for all but experts; {} where the directory has no optim.npz.
@@ -182,62 +185,29 @@ class Store:
         m and v are None where they start at zero, as they do when their shape no longer fits. The
         experts' shared step counts are there too, as `pool.w1` … without moments.
         """
-        if not (self._here().folder / layout.OPTIM).exists():
-            return {}
-        return self._tensors(layout.OPTIM, tensors.read_optim, part="moments")
+        return self._contents.optim(self._here())
 
     def read_average(self) -> Arrays | None:
         """The averages of the trunk and the routers by name, fp32; None where there are none."""
-        if not (self._here().folder / layout.OPTIM).exists():
-            return None
-        return self._tensors(layout.OPTIM, tensors.read_average, part="average")
+        return self._contents.average(self._here())
 
     def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
-        """An expert from the spill if it is there, else from the checkpoint. Moments are None when they
-        are zero or not asked for."""
+        """An expert as it was last spilled, handed over or checkpointed. Moments are None when they are zero
+        or not asked for. Its arrays are not to be changed."""
         if self._spill is not None and (record := self._spill.read(uid, moments=moments)) is not None:
             return record
+        if (handed := self._handed.get(uid)) is not None:
+            return as_written(handed, moments=moments)
         try:
-            return self._checkpointed(uid, moments)
+            return self._contents.expert(self._here(), uid, moments=moments)
         except Missing:
             if self._lock is None:
                 raise
-            with self._committing:  # the file may just have been renamed by a commit of another thread
-                return self._checkpointed(uid, moments)
-
-    def _checkpointed(self, uid: int, moments: bool) -> ExpertRecord:
-        model = self._model()
-        name = model.experts.get(uid)
-        if name is None:
-            raise WeightsError(f"{self.path} has no expert {uid}. This is a defect; report it.")
-        if name.endswith(".npy"):
-            with remedied(self._places):
-                return self._here().read(name, lambda path: tensors.read_flat_expert(path, uid, model.shape))
-
-        def reader(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> ExpertRecord:
-            return tensors.read_expert(archive, uid, shape, moments=moments, check=check)
-
-        return self._tensors(name, reader, part="" if moments else "weights")
+            with self._committing:  # the file may just have been renamed by a commit of the other thread
+                return self._contents.expert(self._here(), uid, moments=moments)
 
     def _model(self) -> Model:
-        model = self._here().model
-        if model is None:
-            raise WeightsError(f"{self.path} holds no model yet. Let one be made first.")
-        return model
-
-    def _tensors(self, name: str, reader: Callable[..., T], part: str = "") -> T:
-        """`reader` of an archive of the checkpoint, which is verified when it is first read."""
-        shape = self._model().shape
-
-        def read(path: Path) -> T:
-            with Npz(path) as archive:
-                known = archive.identity in (self._checked.get((name, part)), self._checked.get((name, "")))
-                result = reader(archive, shape, check=not known)
-                self._checked[name, part] = archive.identity
-                return result
-
-        with remedied(self._places):
-            return self._here().read(name, read)
+        return self._here().made()
 
     # -------------------------------------------------------------------------------------- spilling
 
@@ -258,28 +228,49 @@ class Store:
         if self._spill is not None:
             self._spill.clear()
 
-    def mark_spilled(self) -> dict[int, Spilled]:
-        """For `CheckpointState.spilled`: what is spilled now. Taken at the moment the state is copied.
-
-        From here on these experts read with moments rounded as the checkpoint writes them.
-        """
-        return {} if self._spill is None else self._spill.mark()
-
     # ------------------------------------------------------------------------------------ committing
 
     def checkpoint(self, state: CheckpointState, *, kind: str = "auto", name: str = "") -> SnapshotInfo:
         """Makes `state` what the directory is, all of it or nothing; what it is kept as.
 
-        Experts that neither changed in memory nor lie in the spill keep their files. Afterwards the spill
-        holds only what was put there since the state was taken. A caller clears its own marks of what
-        changed after this returns, not before. `kind` is one of `snapshots.KINDS`; a `name` keeps the
-        snapshot until it is deleted. WeightsError when it could not be written: the last checkpoint stands.
+        Experts that neither changed in memory nor lie in the spill keep their files. A caller clears its own
+        marks of what changed after this returns, not before. `kind` is one of `snapshots.KINDS`; a `name`
+        keeps the snapshot until it is deleted. WeightsError when it could not be written: the last
+        checkpoint stands.
         """
+        with self._changing("save the model") as spill:
+            return self._write(state, spill.current(), kind, name)
+
+    def begin_checkpoint(
+        self, state: CheckpointState, *, kind: str = "auto", name: str = ""
+    ) -> Future[SnapshotInfo]:
+        """`checkpoint` by a thread of its own, while training goes on; waits for the one before.
+
+        `state` is the store's from here on: nobody changes its arrays. Its experts, and what is spilled now,
+        read at once as the checkpoint will hold them, moments rounded, so the caller clears its marks of
+        what changed when this returns. If the write fails they stay here, for the next checkpoint.
+        """
+        with self._changing("save the model") as spill:
+            state = replace(state, experts=self._unwritten(state, spill.current()) | state.experts)
+            self._handed = state.experts
+            spilled = spill.mark()
+            spill.drop({uid: spilled.pop(uid) for uid in state.experts if uid in spilled})
+            self._under_way = self._thread.submit(self._write, state, spilled, kind, name)
+            return self._under_way
+
+    def _unwritten(self, state: CheckpointState, spilled: dict[int, Spilled]) -> dict[int, ExpertRecord]:
+        """Experts of a checkpoint that failed which are as they were then: they go into the next one."""
+        newer = spilled.keys() | state.experts.keys()
+        return {uid: record for uid, record in self._handed.items() if uid in state.uids and uid not in newer}
+
+    def _write(
+        self, state: CheckpointState, spilled: dict[int, Spilled], kind: str, name: str
+    ) -> SnapshotInfo:
         if kind not in snapshots.KINDS:
             raise UsageError(f"A snapshot's kind is one of {', '.join(snapshots.KINDS)}, not {kind!r}.")
-        with self._changing("save the model") as spill:
+        with self._committed("save the model") as spill:
             self._settle()
-            spilled = spill.mark() if state.spilled is None else state.spilled
+            state = replace(state, experts=self._unwritten(state, spilled) | state.experts)
             base = self._kept_present()
             number = snapshots.next_number(self._places.snapshots)
 
@@ -293,15 +284,20 @@ class Store:
             self._commit(snapshot, changed, old - set(snapshot.files))
             self._view = View(self._places, self.path, model.manifest, model)
             self._fault = None
+            self._handed = {}
             spill.drop(spilled)
             if kind != "before-revert":  # the snapshot about to be gone back to may be the oldest there is
                 with suppress(OSError, WeightsError):  # the checkpoint stands; the next one can do this
-                    self._expire()
+                    snapshots.expire(self._places.snapshots, self._places.trash)
             return replace(snapshot.info, bytes_written=written)
 
     def snapshots(self) -> list[SnapshotInfo]:
         """Every kept checkpoint, newest first."""
         return snapshots.listing(self._places.snapshots)
+
+    def find(self, wanted: str) -> SnapshotInfo:
+        """The kept checkpoint with this id, or else with this name. UsageError when there is none."""
+        return snapshots.find(self._places.snapshots, wanted)
 
     def keep(self, *, kind: str = "before-revert", name: str = "") -> SnapshotInfo:
         """Makes a snapshot of the directory as it is on disk, which costs links and no bytes."""
@@ -320,8 +316,8 @@ class Store:
 
     def revert(self, snapshot_id: str) -> None:
         """Makes the directory what it was at a snapshot, given by id or by name; "" forgets only what was
-        spilled since the last checkpoint. WeightsError when there is no such snapshot or it is damaged:
-        nothing has changed then.
+        spilled since the last checkpoint. UsageError when there is no such snapshot and WeightsError when it
+        is damaged: nothing has changed then.
 
         The present is not lost: unless a snapshot of it is kept already, one is made.
         """
@@ -335,14 +331,14 @@ class Store:
                 other = [n for n in target.files if not snapshots.shared(self.path / n, target, n)]
                 self._commit(target, other, self._files() - set(target.files))
                 self._load()
+            self._handed = {}
             spill.clear()
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         """Removes a snapshot, given by id or by name. The model as it is never changes by this."""
         with self._changing("delete a snapshot"):
             self._settle()
-            folder = self._find(snapshot_id, damaged=True).folder
-            if not snapshots.remove(folder, self._places.trash):
+            if not snapshots.remove(self._folder_of(snapshot_id), self._places.trash):
                 raise WeightsError(f"Snapshot {snapshot_id} is being read by another program. Try later.")
 
     def disk_bytes(self) -> int:
@@ -351,6 +347,14 @@ class Store:
 
     @contextmanager
     def _changing(self, action: str) -> Iterator[SpillArea]:
+        """Around a change of the directory, which waits for a checkpoint that is under way."""
+        if self._under_way is not None:
+            wait([self._under_way])  # whoever began it hears of its faults
+        with self._committed(action) as spill:
+            yield spill
+
+    @contextmanager
+    def _committed(self, action: str) -> Iterator[SpillArea]:
         if self._lock is None or self._spill is None:
             raise UsageError(f"{self.path} is open for reading only: cannot {action}.")
         with self._committing, remedied(self._places), spoken(action, self.path):
@@ -374,44 +378,24 @@ class Store:
         """The snapshot that the files in place are, made if there is none; None without a model."""
         if self._view is None or self._view.model is None or self._fault is not None:
             return None
-        model = self._view.model
-        names = commit.present_files(self._places, model)
-        present = snapshots.matching(self._places.snapshots, self.path, names)
-        at = (self.path / layout.MANIFEST).stat().st_mtime
-        return present or commit.keep_present(self._places, model, "auto", "", at)
+        return commit.kept_present(self._places, self._view.model)
 
     def _files(self) -> set[str]:
         """The files that are the model's: by its manifest, or, if that cannot be read, by the snapshots."""
         if self._fault is None and self._view is not None:
             return set(self._view.model.files) if self._view.model is not None else set()
-        known: set[str] = set()
-        for number in snapshots.numbers(self._places.snapshots):
-            with suppress(WeightsError):
-                known |= snapshots.read(self._places.snapshots / snapshots.folder_name(number)).files.keys()
-        return known
+        return snapshots.known_files(self._places.snapshots)
 
     def _sound(self, wanted: str) -> Snapshot:
         """A snapshot that was read against its checksums, and holds a model that opens."""
+        folder = self._folder_of(wanted)
         try:
-            target = self._find(wanted)
+            target = snapshots.read(folder)
             snapshots.check(target, self.path)
             load(target.folder)
         except FileFault as fault:
             raise FileFault(fault.path, fault.fault, "Go back to another snapshot.") from None
         return target
 
-    def _find(self, wanted: str, *, damaged: bool = False) -> Snapshot:
-        root = self._places.snapshots
-        known = snapshots.listing(root)
-        found = [i for i in known if i.id == wanted] or [i for i in known if i.name and i.name == wanted]
-        if not found:
-            there = ", ".join(info.id for info in known[:8]) or "none"
-            raise WeightsError(f"{self.path} has no snapshot {wanted!r}. There are: {there}.")
-        folder = root / snapshots.folder_name(int(found[0].id))
-        if damaged and found[0].kind == snapshots.DAMAGED:
-            return Snapshot(folder, found[0], {})
-        return snapshots.read(folder)
-
-    def _expire(self) -> None:
-        for info in snapshots.expendable(snapshots.listing(self._places.snapshots)):
-            snapshots.remove(self._places.snapshots / snapshots.folder_name(int(info.id)), self._places.trash)
+    def _folder_of(self, wanted: str) -> Path:
+        return self._places.snapshots / snapshots.folder_name(int(self.find(wanted).id))

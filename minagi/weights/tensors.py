@@ -18,11 +18,12 @@ import numpy as np
 from minagi.errors import WeightsError
 from minagi.weights import files, layout
 from minagi.weights.faults import FileFault
-from minagi.weights.moments import from_bf16, to_bf16
+from minagi.weights.moments import all_finite, from_bf16, round_moments, to_bf16
 from minagi.weights.npz import Member, Npz, parse_header, write_npz
 
 Arrays = dict[str, np.ndarray]
-# parameter -> (m, v, t): Adam's moments, fp32 or None where they start at zero, and its step count
+# parameter -> (m, v, t): Adam's moments or None where they start at zero, and its step count. Moments are
+# read as fp32 and may be given to be written as that, or as bf16 bits (int16).
 Optim = dict[str, tuple[np.ndarray | None, np.ndarray | None, float]]
 
 
@@ -32,8 +33,8 @@ class ExpertRecord:
 
     uid: int
     weights: Arrays  # w1, w3 [W, D], w2 [D, W]; deeper levels b0_w1, …; fp32
-    moments: Arrays | None = None  # w1_m, w1_v, … of the weights' shapes, fp32; None = zeros
-    average: Arrays | None = None  # w1, … as they were on average lately, fp32; None = as they are
+    moments: Arrays | None = None  # w1_m, w1_v, … of the weights' shapes; None = zeros
+    average: Arrays | None = None  # w1, … as they were on average lately; None = as they are
 
 
 # ------------------------------------------------------------------------------------------ reading
@@ -230,6 +231,16 @@ def _dims(size: tuple[int, ...]) -> str:
 # ------------------------------------------------------------------------------------------ writing
 
 
+def as_written(record: ExpertRecord, moments: bool = True) -> ExpertRecord:
+    """`record` as it will read when a checkpoint has written it."""
+
+    def rounded(arrays: Arrays | None) -> Arrays | None:
+        return None if arrays is None else {name: round_moments(array) for name, array in arrays.items()}
+
+    kept = rounded(record.moments) if moments else None
+    return ExpertRecord(record.uid, record.weights, kept, rounded(record.average))
+
+
 def check_tensors(what: str, arrays: Mapping[str, np.ndarray], shapes: layout.Shapes) -> None:
     """WeightsError unless `arrays` are exactly the tensors `shapes` tells of, all of them finite."""
     if absent := sorted(shapes.keys() - arrays.keys()):
@@ -243,7 +254,7 @@ def check_tensors(what: str, arrays: Mapping[str, np.ndarray], shapes: layout.Sh
                 f"{what} has {name} as {_dims(array.shape)} where {_dims(size)} was due, so nothing was "
                 "saved. This is a defect; report it."
             )
-        if not np.isfinite(array).all():
+        if not all_finite(array):
             raise WeightsError(
                 f"{what} holds numbers in {name} that are not finite, so nothing was saved. "
                 "Revert to the last checkpoint."

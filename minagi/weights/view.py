@@ -53,6 +53,12 @@ class View:
             self._pin_elsewhere()
         raise self._moved()
 
+    def made(self) -> Model:
+        """The model; WeightsError where none has been made."""
+        if self.model is None:
+            raise WeightsError(f"{self.places.root} holds no model yet. Let one be made first.")
+        return self.model
+
     def close(self) -> None:
         """Lets the snapshot go."""
         if self.pin is not None:

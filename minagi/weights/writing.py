@@ -23,7 +23,7 @@ from minagi.weights.tensors import Arrays, ExpertRecord, Optim
 
 @dataclass
 class CheckpointState:
-    """A model at one moment, to be written. Nobody changes its arrays after it was handed over."""
+    """A model at one moment, to be written. Nobody changes its arrays until it is."""
 
     manifest: dict[str, Any]  # cfg, step, telemetry, …; what the files say of themselves is filled in
     core: Arrays
@@ -32,8 +32,6 @@ class CheckpointState:
     experts: dict[int, ExpertRecord]  # those held in memory that changed since the last checkpoint
     uids: list[int]  # every expert, in pool order
     average: Arrays = field(default_factory=dict)  # of trunk and routers, where the weights are averaged
-    # What was spilled at that moment, from `Store.mark_spilled`. None: what is when `checkpoint` begins.
-    spilled: dict[int, Spilled] | None = None
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,10 @@ class TrainerLike(RunLike, Protocol):
         """Save now. kind: named | auto | final."""
         ...
 
+    def news(self) -> Iterable[Message]:
+        """What happened while no step was made: a checkpoint that one began may be complete."""
+        ...
+
     def revert(self, to: str = "") -> Iterable[Message]: ...
 
     def evaluate(self) -> Generator[Message, None, None]:
@@ -215,6 +219,7 @@ class _Run:
                 return self.farewell()
             self.tell("paused" if self.paused else self.trainer.phase)
             if self.paused:
+                self.send_all(self.trainer.news())
                 self.channel.wait(WAIT_SECONDS)
             else:
                 with self.signals.breakable():

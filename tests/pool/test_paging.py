@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import Tiny, case_of, make
+from tiny import Tiny, case_of, live, make
 
 from minagi.model.loss import training_loss
 from minagi.model.reading import read
@@ -76,9 +76,8 @@ class Life:
         found = {name: p.detach().numpy() for name, p in self.tiny.net.named_parameters()}
         for name, state in self.optimiser.state.items():
             found |= {f"{name}|m": state.m.numpy(), f"{name}|v": state.v.numpy()}
-        changed = self.pool.changed()
         for uid in self.pool.telemetry.uid:
-            record = changed.get(uid) or self.tiny.disk.read_expert(uid)
+            record = live(self.pool, uid)
             found |= {f"{uid} {name}": array for name, array in record.weights.items()}
             found |= {f"{uid} {name}": array for name, array in (record.moments or {}).items()}
         return found

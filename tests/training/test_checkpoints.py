@@ -24,6 +24,7 @@ BUSY: dict[str, object] = {
     "prune.survival_chars": 400, "model.context_every_chars": 200, "model.context_grow_every_chars": 100,
     "model.context_gain_min": -100.0, "model.context_step": 3,
 }  # fmt: skip
+AVERAGED = {**BUSY, "training.average_chars": 200}
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ def sessions(home: Home) -> Iterator[list[Session]]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "precision"), [({}, "fp32"), (BUSY, "fp32"), (BUSY, "bf16")], ids=["quiet", "busy", "bf16"]
+    ("changes", "precision"),
+    [({}, "fp32"), (BUSY, "fp32"), (AVERAGED, "fp32"), (BUSY, "bf16")],
+    ids=["quiet", "busy", "averaged", "bf16"],
 )
 def test_a_reopened_model_goes_on_as_the_unbroken_one(
     home: Home, changes: dict[str, object], precision: str, monkeypatch: pytest.MonkeyPatch
@@ -68,7 +71,7 @@ def test_a_reopened_model_goes_on_as_the_unbroken_one(
     assert again.rate.factor == session.rate.factor
 
 
-@pytest.mark.parametrize("changes", [{}, BUSY], ids=["quiet", "busy"])
+@pytest.mark.parametrize("changes", [{}, BUSY, AVERAGED], ids=["quiet", "busy", "averaged"])
 def test_going_back_repeats_the_same_steps(
     home: Home, sessions: list[Session], changes: dict[str, object]
 ) -> None:
@@ -197,7 +200,7 @@ def test_the_best_is_the_one_that_measured_least(home: Home, sessions: list[Sess
     sessions.append(session)
     drive(session, 4)
     session.checkpoints._saved_at = -math.inf  # the last checkpoint is long ago
-    (best,) = of(protocol.Saved, session.evaluate())
+    (best,) = of(protocol.Saved, [*session.evaluate(), *session.checkpoints.finish()])
     assert best.kind == "best"
     drive(session, 4)
     session.progress.val = 1e3  # a later, worse reading, though somebody calls it the best
@@ -349,7 +352,7 @@ def test_saving_goes_by_the_clock_and_only_with_something_new(home: Home, sessio
     now[0] = 299
     assert of(protocol.Saved, drive(session, 1)) == []
     now[0] = 301
-    (saved,) = of(protocol.Saved, drive(session, 1))
+    (saved,) = of(protocol.Saved, [*drive(session, 1), *session.checkpoints.finish()])
     assert (saved.kind, saved.step) == ("auto", 5)
     now[0] = 900
     assert not session.checkpoints.due()  # nothing new

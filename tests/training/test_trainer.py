@@ -18,6 +18,7 @@ from minagi.text.watch import CorpusWatcher
 from minagi.training import measuring
 from minagi.training.evaluate import Measured, Score
 from minagi.training.session import Session
+from minagi.weights import commit
 
 
 @pytest.fixture
@@ -135,15 +136,15 @@ def test_growth_and_pruning_are_told_and_saved_at_once(home: Home) -> None:
         "growth.keep_ratio_min": 0.0, "growth.max_disk_gb": 0, "growth.k": 2, "prune.survival_chars": 480,
     }  # fmt: skip
     session = home.open(changes)
-    said = drive(session, 75)
+    said = [*drive(session, 75), *session.checkpoints.finish()]
     decisions = of(protocol.Growth, said)
+    saved = [event.step for event in of(protocol.Saved, said)]
+    assert saved == [event.step for event in decisions if event.born or event.pruned]
     assert any(event.born for event in decisions) and any(event.pruned for event in decisions)
     for place, message in enumerate(said):
         if isinstance(message, protocol.Growth):
-            changed = bool(message.born or message.pruned)
             rest = said[place:]
             until = next((i for i, m in enumerate(rest) if isinstance(m, protocol.Metrics)), len(rest))
-            assert bool(of(protocol.Saved, rest[:until])) is changed
             assert message.sentence in [log.text for log in of(protocol.Log, rest[:until])]
     uids = session.engine.pool.telemetry.uid
     born = [uid for event in decisions for uid in event.born]
@@ -342,8 +343,8 @@ def test_an_automatic_save_that_fails_ends_nothing(home: Home, monkeypatch: pyte
     def full(*args: object, **named: object) -> None:
         raise WeightsError("No space left in the folder. Free some, then try again.")
 
-    monkeypatch.setattr(session.engine.store, "checkpoint", full)
-    said = drive(session, 2)
+    monkeypatch.setattr(commit, "commit", full)
+    said = [*drive(session, 2), *session.checkpoints.finish()]
     (log,) = [m for m in of(protocol.Log, said) if m.level == "error"]
     assert "Not saved" in log.text and "training goes on" in log.text.lower()
     assert session.unsaved_chars > 0
@@ -358,7 +359,7 @@ def test_divergence_goes_back_to_the_best(home: Home, monkeypatch: pytest.Monkey
     readings(session, [2.0, 2.9, 3.1, 3.2], monkeypatch)
     drive(session, 3)
     session.checkpoints._saved_at = -math.inf  # the last checkpoint is long ago
-    (best,) = of(protocol.Saved, session.evaluate())
+    (best,) = of(protocol.Saved, [*session.evaluate(), *session.checkpoints.finish()])
     assert best.kind == "best"
     drive(session, 3)
     assert not of(protocol.Reverted, session.evaluate())  # 1.45 times the best

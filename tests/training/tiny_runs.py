@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tiny import live
 
 from minagi import protocol
 from minagi.config import LoadedSettings, load_settings
@@ -111,9 +112,8 @@ def everything(session: Session) -> dict[str, np.ndarray]:
         if engine.averages is not None:
             found[f"{name}|a"] = engine.averages.of(name).numpy().copy()
     found["expert steps"] = np.array(engine.optimiser.expert_steps)
-    changed = engine.pool.changed()
     for uid in engine.pool.telemetry.uid:
-        record = changed.get(uid) or engine.store.read_expert(uid)
+        record = live(engine.pool, uid)
         found |= {f"{uid} {name}": array.copy() for name, array in record.weights.items()}
         found |= {f"{uid} {name}|a": array.copy() for name, array in (record.average or {}).items()}
         found |= {

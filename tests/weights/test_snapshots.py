@@ -102,7 +102,7 @@ def test_a_named_one_stays_until_it_is_deleted(tmp_path: Path) -> None:
             store.checkpoint(state([0, 1, 2], step))
         store.delete_snapshot("mine")
         assert all(info.name != "mine" for info in store.snapshots())
-        with pytest.raises(WeightsError, match="no snapshot 'mine'"):
+        with pytest.raises(UsageError, match="no snapshot 'mine'"):
             store.revert("mine")
 
 

@@ -10,7 +10,7 @@ import pytest
 from weights_models import CFG, FIXTURE, edit_manifest, everything, expert, make, public, replace, state
 
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import CheckpointState, ExpertRecord, Store, commit, layout, round_moments
+from minagi.weights import CheckpointState, ExpertRecord, Store, layout, round_moments
 from minagi.weights.npz import write_npz
 
 
@@ -144,74 +144,6 @@ def test_a_checkpoint_takes_memory_over_spill_over_file(tmp_path: Path) -> None:
         assert not any(a.any() for a in store.read_expert(6).moments.values())
     assert (path / "experts" / "e00000.npz").stat().st_ino == old
     assert not (path / ".minagi" / "spill").exists() or not list((path / ".minagi" / "spill").iterdir())
-
-
-def test_a_spill_made_after_the_state_was_taken_survives_the_commit(tmp_path: Path) -> None:
-    path = make(tmp_path / "model")
-    with Store.open(path, write=True) as store:
-        store.spill_expert(expert(1, 8))
-        store.spill_expert(expert(2, 8))
-        taken = state([0, 1, 2], 9, changed=[])
-        taken.spilled = store.mark_spilled()
-        assert same(store.read_expert(2), expert(2, 8), rounded=True)  # as the checkpoint will have it
-        store.spill_expert(expert(1, 10))
-        store.checkpoint(taken)
-        assert (store.has_spill(1), store.has_spill(2)) == (True, False)
-        assert same(store.read_expert(1), expert(1, 10), rounded=False)
-        store.revert("")
-        assert same(store.read_expert(1), expert(1, 8))
-
-
-def test_a_checkpoint_in_the_background_disturbs_no_reader(tmp_path: Path) -> None:
-    path = make(tmp_path / "model", uids=range(6))
-    faults: list[BaseException] = []
-    latest = dict.fromkeys(range(6), 1)
-
-    def save() -> None:
-        try:
-            for seed in range(2, 12):
-                store.checkpoint(state(range(6), seed, changed=[0]))
-        except BaseException as fault:
-            faults.append(fault)
-
-    with Store.open(path, write=True) as store:
-        thread = threading.Thread(target=save)
-        thread.start()
-        seed = 100
-        while thread.is_alive():
-            uid = 1 + seed % 5
-            store.spill_expert(expert(uid, seed))
-            latest[uid] = seed
-            for other in range(1, 6):
-                found = store.read_expert(other)
-                assert np.array_equal(found.weights["w1"], expert(other, latest[other]).weights["w1"])
-            seed += 1
-        thread.join()
-        assert not faults
-        store.checkpoint(state(range(6), 50, changed=[0]))
-        assert all(same(store.read_expert(uid), expert(uid, latest[uid])) for uid in range(1, 6))
-
-
-def test_reading_an_expert_while_older_files_are_rewritten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = public_directory(tmp_path / "flat")
-    started, go = threading.Event(), threading.Event()
-    finish = commit._finish
-
-    def slow(*args: object) -> None:
-        finish(*args)
-        started.set()
-        assert go.wait(10)
-
-    monkeypatch.setattr(commit, "_finish", slow)
-    with Store.open(path, write=True) as store:
-        thread = threading.Thread(target=store.checkpoint, args=(state([0, 1, 2], 2, changed=[]),))
-        thread.start()
-        assert started.wait(10)  # the flat files are gone, the store does not know yet
-        threading.Timer(0.05, go.set).start()
-        assert np.array_equal(store.read_expert(1).weights["w1"], expert(1, 1).weights["w1"])
-        thread.join()
 
 
 # --------------------------------------------------------------------------- readers beside a writer

@@ -53,6 +53,14 @@ def _grow_and_prune(store: Store) -> None:
     store.checkpoint(state([0, 2, 3], 4, changed=[0]), kind="best")
 
 
+def _save_in_background(store: Store) -> None:
+    """An expert in memory is handed over once: after a failure, the store is who has it."""
+    if not store.has_spill(2):
+        store.spill_expert(expert(2, 5))
+    handed = np.array_equal(store.read_expert(1).weights["w1"], expert(1, 4).weights["w1"])
+    store.begin_checkpoint(state([0, 1, 2], 4, changed=[] if handed else [1])).result(60)
+
+
 def _public_flat(path: Path) -> None:
     """A directory of an older program: flat arrays, no list of experts, nothing of ours."""
     make(path)
@@ -69,6 +77,7 @@ SCENARIOS = {
     "first save": Scenario(lambda path: path.mkdir(), lambda store: store.checkpoint(state([0, 1], 1))),
     "save": Scenario(make, _save),
     "save without links": Scenario(make, _save, links=False),
+    "save in the background": Scenario(make, _save_in_background),
     "grow and prune": Scenario(make, _grow_and_prune),
     "revert": Scenario(_two_checkpoints, lambda store: store.revert("first")),
     "revert without links": Scenario(_two_checkpoints, lambda store: store.revert("first"), links=False),

@@ -54,6 +54,14 @@ def test_it_greets_first_and_steps_until_told_to_stop() -> None:
     assert goodbye == Goodbye(reason="asked to stop", saved=True, step=9, chars=900)
 
 
+def test_a_paused_run_tells_of_the_checkpoint_that_became_complete() -> None:
+    trainer = FakeTrainer()
+    saved = protocol.Saved(snapshot="3", kind="auto")
+    trainer.meanwhile = [saved]
+    _, channel, _ = drive([Pause(id=1)], [], trainer=trainer)
+    assert channel.of(protocol.Saved)[0] == saved
+
+
 def test_stop_without_saving() -> None:
     trainer, _, goodbye = drive([], [Stop(save=False)])
     assert trainer.calls == ["greet", "step"]

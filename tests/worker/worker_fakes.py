@@ -23,6 +23,7 @@ class FakeTrainer:
         self.on_step: Callable[[int], None] = lambda steps: None
         self.reply_text = "hello"
         self.closed = False
+        self.meanwhile: list[Message] = []
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext
         self.phase = "running"
         self.slices = 0
@@ -52,6 +53,9 @@ class FakeTrainer:
             raise self.faults["save"]
         self.unsaved_chars = 0
         return [protocol.Saved(name=name, kind=kind, step=self.steps, chars=self.chars)]
+
+    def news(self) -> list[Message]:
+        return [self.meanwhile.pop(0)] if self.meanwhile else []
 
     def revert(self, to: str = "") -> list[Message]:
         self._called("revert", to)
