@@ -8,6 +8,8 @@ COMMANDS = {  # in the order --help lists them
     "pack": "make a corpus of files, for stream",
     "info": "what a weights directory holds",
     "snapshots": "the kept checkpoints of a model",
+    "history": "a run as a table",
+    "plot": "a run drawn in the terminal, or as pictures",
     "revert": "make a model what it was at a kept checkpoint",
     "config": "every setting in effect, and where it came from",
     "bench": "what this machine does with minagi, measured",

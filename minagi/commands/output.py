@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -41,6 +41,19 @@ def put_table(table: Table) -> None:
     with console.capture() as shown:
         console.print(table)
     put(shown.get().rstrip("\n"))
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines: the first and the last column begin alike, the others end alike."""
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(wide) - 1
+    return [
+        "  ".join(
+            cell.ljust(size) if place in (0, last) else cell.rjust(size)
+            for place, (cell, size) in enumerate(zip(row, wide, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 class TextOut:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from minagi import protocol
-from minagi.commands.output import harmless
+from minagi.commands.output import aligned, harmless
 from minagi.protocol import Command, Message
 from minagi.training.request import Limits
 
@@ -178,10 +178,7 @@ def comparison(held_out: protocol.HeldOut) -> str:
     if not rows:
         return ""
     rows.insert(0, ("held-out, bits a byte", "before", "now", "change"))
-    wide = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(
-        f"{row[0]:<{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]}".rstrip() for row in rows
-    )
+    return "\n".join(aligned(rows))
 
 
 def _sampled(sampled: protocol.Sampled) -> str:

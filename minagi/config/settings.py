@@ -199,7 +199,9 @@ class Decoding:
 class Plots:
     """The charts."""
 
-    enabled: bool = _key(True, "draw the loss chart; without it the figures alone", flag="plots")
+    enabled: bool = _key(
+        True, "draw: the app's loss chart, and with matplotlib pictures of a run", flag="plots"
+    )
     last: float = _key(
         100.0, "millions of characters the recent view spans", flag="plots-last", above=0.0, high=1e9
     )

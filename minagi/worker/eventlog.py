@@ -1,4 +1,6 @@
-"""runs/events.jsonl: everything a run says but its pulse, kept on disk for whoever looks later.
+"""What is kept of a run as it goes: runs/events.jsonl, and pictures drawn anew when samples were written.
+
+The log is everything a run says but its pulse.
 
 One event a line as on the wire, with `at` and `model` (the weights directory) added where it says
 neither: several runs may write to one file. Never a reason to end a run.
@@ -15,6 +17,7 @@ from minagi.protocol import Command, Log, Message
 from minagi.records import RecordFile, beside
 from minagi.training.request import SessionRequest
 from minagi.worker.loop import ChannelLike
+from minagi.worker.redraw import Redraw
 
 FILE_MAX = 4 * 1024 * 1024  # bytes
 KEPT = 3  # such files, beside the one that is written
@@ -27,12 +30,12 @@ LOGGED = (
 
 
 class EventLog:
-    """A channel that also keeps what is said over it."""
+    """A channel that also keeps what is said over it, and has `redraw` draw it now and then."""
 
-    def __init__(self, channel: ChannelLike, path: Path, model: str) -> None:
-        self._channel, self._model = channel, model
+    def __init__(self, channel: ChannelLike, path: Path, model: str, redraw: Redraw | None = None) -> None:
+        self._channel, self._model, self._redraw = channel, model, redraw
         self._file = RecordFile(path, FILE_MAX, KEPT)
-        self._told = False
+        self._told: set[str] = set()
 
     @property
     def closed(self) -> str:
@@ -40,11 +43,13 @@ class EventLog:
         return self._channel.closed
 
     def send(self, message: Message) -> None:
-        """Pass a message on, after it was kept. The first failure to keep one is told."""
+        """Pass a message on, after it was kept. What goes wrong with that is told once."""
         trouble = self._keep(message) if isinstance(message, LOGGED) else ""
         self._channel.send(message)
-        if trouble and not self._told:
-            self._told = True
+        if isinstance(message, protocol.Sampled) and message.path and self._redraw is not None:
+            trouble = trouble or self._redraw.start()
+        if trouble and trouble not in self._told:
+            self._told.add(trouble)
             self._channel.send(Log(at=time.time(), level="warning", topic="worker", text=trouble))
 
     def poll(self) -> list[Command]:
@@ -72,7 +77,10 @@ class EventLog:
 
 def logged(channel: ChannelLike, request: SessionRequest) -> ChannelLike:
     """`channel` with the log of a run that keeps things; a dry run writes none."""
-    path = beside(request.loaded.settings.data.history, "events.jsonl")
+    settings = request.loaded.settings
+    path = beside(settings.data.history, "events.jsonl")
     if request.dry_run or path is None:
         return channel
-    return EventLog(channel, path, str(request.weights.absolute()))
+    model = str(request.weights.absolute())
+    redraw = Redraw(settings.data.history, model, settings.plots.last) if settings.plots.enabled else None
+    return EventLog(channel, path, model, redraw)
