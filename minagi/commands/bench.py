@@ -85,6 +85,24 @@ def _learn(given: argparse.Namespace) -> dict[str, Any]:
     return learning.learn(given.text, given.minutes, given.profile, given.seed, given.device, tell=say)
 
 
+def _start(given: argparse.Namespace) -> dict[str, Any]:
+    from minagi.bench import machine, program
+
+    found: dict[str, Any] = {}
+    with machine.products_beside(found):
+        found |= program.start(given.threads or usable_cores(), given.runs)
+    return found
+
+
+def _ui(given: argparse.Namespace) -> dict[str, Any]:
+    from minagi.bench import machine, program
+
+    found: dict[str, Any] = {}
+    with machine.products_beside(found):
+        found |= program.ui(given.threads or usable_cores(), given.keys, given.hours)
+    return found
+
+
 BENCHES: dict[str, Bench] = {
     "train": Bench(
         "characters a second in training",
@@ -132,6 +150,31 @@ BENCHES: dict[str, Bench] = {
         "minagi bench pool --shape tiny",
         (_shape("tiny"), _WINDOW, _steps(24), _PRECISION, _DEVICE, _THREADS),
         _pool,
+    ),
+    "start": Bench(
+        "how soon the app is there",
+        "Start the real app in a pseudo-terminal on made-up text and a new model: seconds to its first\n"
+        "frame and to the first training step.",
+        "minagi bench start --runs 5",
+        (
+            _flag("--runs", type=count, default=3, metavar="N", help="starts timed (default: 3)"),
+            _THREADS,
+        ),
+        _start,
+    ),
+    "ui": Bench(
+        "how soon a key shows, and the app's memory",
+        "Type into the real app while it trains on every core, and take a headless one through days of\n"
+        "events by a clock that is wound on; 72 hours take some ten minutes.",
+        "minagi bench ui --keys 100 --hours 8",
+        (
+            _flag("--keys", type=count, default=200, metavar="N", help="keys timed (default: 200)"),
+            _flag(
+                "--hours", type=positive, default=72.0, metavar="H", help="hours lived through (default: 72)"
+            ),
+            _THREADS,
+        ),
+        _ui,
     ),
     "learn": Bench(
         "bits a byte after so many minutes",
