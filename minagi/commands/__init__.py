@@ -6,6 +6,7 @@ COMMANDS = {  # in the order --help lists them
     "eval": "measure how well a model predicts a text",
     "probe": "whether depth follows difficulty, by additions",
     "pack": "make a corpus of files, for stream",
+    "stream": "read packed corpora by a schedule",
     "info": "what a weights directory holds",
     "snapshots": "the kept checkpoints of a model",
     "history": "a run as a table",

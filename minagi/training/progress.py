@@ -155,18 +155,18 @@ class Progress:
 
     def load(self, manifest: dict[str, Any], state: dict[str, Any]) -> None:
         """Take over a manifest's counters; figures that are missing or make no sense start at nothing."""
-        self.step = _count(manifest.get("step"))
-        self.chars = self.saved_chars = _count(manifest.get("read_chars"))
+        self.step = count(manifest.get("step"))
+        self.chars = self.saved_chars = count(manifest.get("read_chars"))
         self.nats = number(manifest.get("read_nats")) or 0.0
         self.val = number(manifest.get("val"))
         self.loss = Smooth(value=number(state.get("loss")))
-        self.evaluated_chars = min(_count(state.get("evaluated_chars")), self.chars)
-        self.evaluated_step = min(_count(state.get("evaluated_step")), self.step)
-        self.grown_chars = min(_count(state.get("grown_chars")), self.chars)
+        self.evaluated_chars = min(count(state.get("evaluated_chars")), self.chars)
+        self.evaluated_step = min(count(state.get("evaluated_step")), self.step)
+        self.grown_chars = min(count(state.get("grown_chars")), self.chars)
         read = state.get("subjects")
         read = read if isinstance(read, dict) else {}
         for name in {*self.subjects, *map(str, read)}:
-            self.subject(name).chars = min(_count(read.get(name)), self.chars)
+            self.subject(name).chars = min(count(read.get(name)), self.chars)
 
 
 def _stderr(values: Sequence[float]) -> float:
@@ -180,6 +180,6 @@ def number(value: Any) -> float | None:
     return float(value) if usable else None
 
 
-def _count(value: Any) -> int:
+def count(value: Any) -> int:
     found = number(value)
     return int(found) if found is not None and 0 <= found < 2**62 else 0

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,8 +25,24 @@ from minagi.training.window import WindowGrowth, WindowMove
 _TIER_LETTERS = {"card": "R", "ram": "M", "disk": "D"}
 
 
+class WindowLike(Protocol):
+    """What there is to say first of a run's window, in characters."""
+
+    @property
+    def context(self) -> int: ...
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def ceiling(self) -> int: ...
+
+    @property
+    def gain_min(self) -> float: ...
+
+
 def hello(
-    engine: Engine, settings: Settings, progress: Progress, start: Start, window: WindowGrowth
+    engine: Engine, settings: Settings, progress: Progress, start: Start, window: WindowLike
 ) -> protocol.Hello:
     """First words."""
     hardware, shape = engine.hardware, engine.shape

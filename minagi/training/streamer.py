@@ -1,0 +1,399 @@
+"""The streamer: packed corpora read for a number of steps, by a schedule.
+
+Driven from outside, as the trainer is: `step` reads one chunk, or measures for a moment, and does what is due
+after it. A checkpoint ends the window that is being read, so that a run that resumes from it goes on exactly
+as the one that was not interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minagi import protocol
+from minagi.config import Settings
+from minagi.errors import MinagiError, UsageError, WeightsError
+from minagi.protocol import Log, Message
+from minagi.text.mix import Mix, MixReader
+from minagi.training import report
+from minagi.training.checkpoints import OURS, Checkpoints, ours_of
+from minagi.training.chunks import ChunkStep, ChunkStepper
+from minagi.training.engine import Engine
+from minagi.training.guard import Guard, Rescue
+from minagi.training.packed_reading import PackedReading
+from minagi.training.progress import Progress, count, number
+from minagi.training.schedule import Schedule
+from minagi.training.selection import Selection
+from minagi.training.start import Start
+from minagi.training.stream_history import StreamHistory
+from minagi.training.stream_request import StreamRequest
+
+STREAM = "stream"  # the key, among our own, of what a stream keeps in the manifest
+READING_SECONDS = 0.2  # a slice of a held-out reading
+FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The window as `report.hello` tells of it."""
+
+    context: int
+    start: int
+    ceiling: int
+    gain_min: float = 0.0
+
+
+class Streamer:
+    """Reads a mix of corpora with an engine, by a schedule. See `minagi.worker.loop.RunLike`."""
+
+    dry_run = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        mix: Mix,
+        request: StreamRequest,
+        start: Start,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises UsageError where lengths contradict each other."""
+        lengths = request.lengths(settings)
+        self.engine, self.settings, self.mix = engine, settings, mix
+        self.request, self.start, self._clock = request, start, clock
+        self.chunk = lengths.chunk
+        self.progress = Progress()
+        self.schedule = Schedule(request.steps, request.warmup_steps, lengths.start, lengths.context)
+        self.guard = Guard(request.revert_factor, request.max_reverts)
+        self.reader = MixReader(mix.train, mix.weights, start.seed, request.replay)
+        self.reading = PackedReading(
+            mix.val, mix.weights, request.eval_chunks * lengths.chunk, lengths.context, clock
+        )
+        self.stepper = ChunkStepper(engine, self.reader, settings.training, request.accum, start.seed, clock)
+        self.selection = Selection(
+            engine,
+            request.in_steps(settings),
+            start.seed,
+            lambda: request.accum * self._chunk_now,
+            request.pool_max,
+        )
+        self.history = StreamHistory(engine.store.path, self.progress, lambda: self.done)
+        self.checkpoints = Checkpoints(
+            engine,
+            self.progress,
+            self.history,
+            self._manifest,
+            lambda: report.row(self.progress, self.context, self.schedule.factor, self._last),
+            dry_run=False,
+            save_every=settings.training.save_every,
+            clock=clock,
+        )
+        self.done = 0  # steps of the stream
+        self._measured_at = 0  # of those, when held-out was read last
+        self._last: protocol.HeldOut | None = None  # reading
+        self._figures_at = -math.inf
+        if not start.fresh:
+            self._restore(engine.store.manifest)
+
+    # --------------------------------------------------------------------------------- figures
+
+    @property
+    def guarded(self) -> Callable[[], AbstractContextManager[None]]:
+        """What a save or a revert is wrapped in, so that no signal breaks into it."""
+        return self.checkpoints.guarded
+
+    @guarded.setter
+    def guarded(self, guard: Callable[[], AbstractContextManager[None]]) -> None:
+        self.checkpoints.guarded = guard
+
+    @property
+    def steps(self) -> int:
+        return self.progress.step
+
+    @property
+    def chars(self) -> int:
+        return self.progress.chars
+
+    @property
+    def unsaved_chars(self) -> int:
+        return self.progress.unsaved_chars
+
+    @property
+    def concluded(self) -> bool:
+        """Every step was made, and measured."""
+        return self.done >= self.request.steps and self._measured_at == self.done
+
+    @property
+    def context(self) -> int:
+        """Characters in a window that opens now."""
+        return self.schedule.window(self.done)
+
+    @property
+    def _chunk_now(self) -> int:
+        return min(self.chunk, self.context)
+
+    def _manifest(self) -> dict[str, Any]:
+        """The manifest keys that are a run's. What a trainer kept among our own stays, but for its window."""
+        progress = self.progress
+        ours = {key: value for key, value in ours_of(self.engine.store.manifest).items() if key != "window"}
+        return {
+            "step": progress.step,
+            "val": progress.val,
+            "read_chars": progress.chars,
+            "read_nats": progress.nats,
+            "context_now": self.context,
+            OURS: {
+                **ours,
+                "profile": self.start.profile,
+                "progress": progress.state_dict(),
+                STREAM: {
+                    "done": self.done,
+                    "measured_at": self._measured_at,
+                    "best": self.guard.best,
+                    "measured": self.reading.identity,
+                    "schedule": self.schedule.state_dict(),
+                    "reader": self.reader.state(),
+                },
+            },
+        }
+
+    def _restore(self, manifest: Mapping[str, Any]) -> None:
+        """Take over what a manifest says of a stream; what it does not say starts at its beginning."""
+        ours = ours_of(manifest)
+        progress, stream = (
+            part if isinstance(part, dict) else {} for part in (ours.get("progress"), ours.get(STREAM))
+        )
+        self.progress.load(dict(manifest), progress)
+        self.done = min(count(stream.get("done")), self.progress.step)
+        self._measured_at = min(count(stream.get("measured_at")), self.done)
+        known = stream.get("measured") == self.reading.identity
+        self.guard.best = number(stream.get("best")) if known else None
+        if not known:
+            self.progress.val = None
+        for key, part in (("schedule", self.schedule.load_state), ("reader", self.reader.restore)):
+            state = stream.get(key)
+            part(state if isinstance(state, dict) else {})
+        self.selection.parents.clear()
+        self.reading.give_up()
+        self.history.forget()
+        self.stepper.leave()
+
+    # ------------------------------------------------------------------------------------ greeting
+
+    def greet(self) -> Iterator[Message]:
+        """Who this is and what there is to read. A newborn is saved first: there is always a way back."""
+        start, schedule = self.start, self.schedule
+        window = _Window(self.context, schedule.start, schedule.ceiling)
+        yield report.hello(self.engine, self.settings, self.progress, start, window)
+        yield protocol.CorpusFound(**self.mix.corpus.summary())
+        for sentence in start.notice.splitlines():
+            yield _log("run", sentence)
+        if start.fresh:
+            yield from self.checkpoints.save("auto")
+        else:
+            yield from self.checkpoints.resumed()
+        if not self.concluded:
+            yield from self.history.tell("start", **self._beginning())
+        yield from self._figures()
+
+    def _beginning(self) -> dict[str, Any]:
+        """What a row of kind `start` says."""
+        hardware = self.engine.hardware
+        return {
+            **self.request.told(self.settings), "seed": self.start.seed,
+            "parameters": self.engine.parameters, "experts": self.engine.pool.experts,
+            "device": hardware.device, "precision": hardware.precision,
+        }  # fmt: skip
+
+    # ---------------------------------------------------------------------------------------- step
+
+    def step(self) -> Iterator[Message]:
+        """Read one chunk, and make a step where it is the last of one; or measure for a moment."""
+        if not self.reading.open and self._reading_due():
+            self.reading.begin(self.engine.evaluator, self.context, self._chunk_now)
+        if self.reading.open:
+            yield protocol.Phase(phase="evaluating")
+            reading = self.reading.go_on(READING_SECONDS, self.progress)
+            if reading is not None:
+                yield from self._judge(reading)
+            return
+        yield protocol.Phase(phase="running")
+        lr = self.settings.training.lr * self.schedule.rate(self.done)
+        burst = self.request.replay_burst * self._chunk_now
+        made = self.stepper.read(self.context, self._chunk_now, burst, lr, self.chars)
+        if made is None:
+            return
+        if made.fault:
+            yield self._metrics(made, lr)
+            yield from self._rescue(self.guard.nonfinite_step(made.fault))
+        else:
+            yield from self._stepped(made, lr)
+
+    def _reading_due(self) -> bool:
+        since = self.done - self._measured_at
+        due = since >= self.request.eval_every or self.done >= self.request.steps
+        return self.stepper.whole and since > 0 and due
+
+    def _stepped(self, made: ChunkStep, lr: float) -> Iterator[Message]:
+        """Count a step that was made, tell of it, and do what is due."""
+        self.guard.finite_step()
+        for chunk in made.chunks:
+            self.progress.read(chunk.source, chunk.chars, chunk.nats)
+        self.progress.stepped(made.chars, made.seconds, made.loads, made.dropped)
+        self.history.add(made)
+        before = self.context
+        self.done += 1
+        metrics = self._metrics(made, lr)
+        yield metrics
+        if self.context != before:
+            yield self._window_event()
+        if self.done % self.request.log_every == 0:
+            yield from self.history.tell_steps(metrics, self.engine.pool.experts)
+        if self._clock() - self._figures_at >= FIGURES_EVERY:
+            yield from self._figures()
+        if self.checkpoints.due() and not self._reading_due():
+            yield from self._save("auto")
+
+    # ----------------------------------------------------------------------------------- measuring
+
+    def _judge(self, reading: protocol.HeldOut) -> Iterator[Message]:
+        """Guard against divergence; save what is better than all before; prune and grow."""
+        progress = self.progress
+        nats = math.nan if reading.nats is None else reading.nats
+        before = self.guard.best
+        rescue = self.guard.held_out(nats)
+        best = rescue is None and (before is None or nats < before)
+        progress.evaluated_chars, progress.evaluated_step = progress.chars, progress.step
+        self._measured_at = self.done
+        self._last = replace(reading, best=best)
+        yield self._last
+        yield from self.history.tell(
+            "val", val=nats, stderr=reading.stderr, best=best, context=self.context, gap=reading.gap,
+            subjects=reading.subjects,
+        )  # fmt: skip
+        if rescue is not None:
+            yield from self._rescue(rescue)
+            return
+        if best or self.concluded:
+            yield from self._save("best" if best else "final")
+        if self.concluded:
+            yield from self._conclude()
+        else:
+            yield from self._select()
+
+    def _select(self) -> Iterator[Message]:
+        """Prune what went unused, grow if nothing speaks against it; save at once what came of it."""
+        event = self.selection.decide(self.progress, self.progress.gap)
+        chars = self.request.eval_every * self.request.accum * self._chunk_now
+        event = replace(event, next_at_chars=self.chars + chars)
+        yield event
+        yield _log("pool", event.sentence)
+        experts = self.engine.pool.experts
+        if event.pruned:
+            yield from self.history.tell("pruned", uids=event.pruned, experts=experts, why=event.sentence)
+        if event.born:
+            parents = {str(uid): self.selection.parents[uid] for uid in event.born}
+            yield from self.history.tell("grew", uids=event.born, parents=parents, experts=experts)
+        else:
+            yield from self.history.tell("held", experts=experts, why=event.sentence)
+        if event.born or event.pruned:
+            yield from self._save("auto")
+
+    def _conclude(self) -> Iterator[Message]:
+        if self.unsaved_chars:
+            return  # whoever drives this tries again, and tells why it fails
+        yield from self.history.tell(
+            "done", val=self.progress.val, best=self.guard.best, loss=self.progress.loss.value,
+            experts=self.engine.pool.experts, reverts=self.guard.reverts, skipped=self.guard.skipped,
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------- saving, going back
+
+    def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
+        """Save now. A step that is only half read is given up."""
+        self.stepper.leave()
+        yield from self.checkpoints.save(kind, name)
+
+    def _save(self, kind: str) -> Iterator[Message]:
+        """A checkpoint nobody waits for: where it fails, the stream goes on and it is tried again later."""
+        yield protocol.Phase(phase="saving")
+        try:
+            yield from self.checkpoint(kind=kind)
+        except WeightsError as error:
+            minutes = self.settings.training.save_every
+            text = f"Not saved: {error} The stream goes on; the next try is in {minutes:g} minutes."
+            yield _log("checkpoint", text, "error")
+
+    def _rescue(self, rescue: Rescue) -> Iterator[Message]:
+        yield _log("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
+        if rescue.act == "skip":
+            return
+        schedule, left, val = self.schedule, self.done, self.progress.val
+        factor, window_factor = schedule.factor, schedule.window_factor
+        back = self._best() if rescue.to == "best" else ""
+        try:
+            self.stepper.leave()
+            yield from self.checkpoints.revert(back, rescue.sentence, self._restore)
+        except UsageError as error:
+            raise MinagiError(f"{rescue.sentence} {error}") from None
+        # a second way back starts below the first
+        schedule.factor = min(schedule.factor, factor)
+        schedule.window_factor = min(schedule.window_factor, window_factor)
+        schedule.halve(rescue.halve_window)
+        yield self._window_event()
+        yield from self.history.tell(
+            "reverted", left_at=left, left_val=val, factor=schedule.factor, context=self.context,
+            why=rescue.sentence,
+        )  # fmt: skip
+        if rescue.act == "stop":
+            raise MinagiError(rescue.sentence)
+
+    def _best(self) -> str:
+        """The snapshot with the lowest reading of this stream; "" (the last checkpoint) if none is kept."""
+        begun = self.steps - self.done
+        kept = [
+            info
+            for info in self.engine.store.snapshots()
+            if info.kind == "best" and info.held_out is not None and info.step >= begun
+        ]
+        return min(kept, key=lambda info: info.held_out or 0.0).id if kept else ""
+
+    def close(self) -> None:
+        """Give files and the weights directory back."""
+        self.mix.close()
+        self.engine.store.close()
+
+    # ------------------------------------------------------------------------------------ events
+
+    def _metrics(self, made: ChunkStep, lr: float) -> protocol.Metrics:
+        return report.metrics(
+            self.progress,
+            made.loss,
+            subject=made.chunks[-1].source,
+            norm=made.norm,
+            signal=None,
+            factor=self.schedule.factor,
+            lr=lr,
+            context=self.context,
+            skipped=self.guard.skipped,
+            corpus=self.mix.corpus,
+        )
+
+    def _window_event(self) -> protocol.Window:
+        return protocol.Window(
+            step=self.steps, chars=self.chars, context=self.context, ceiling=self.schedule.ceiling
+        )
+
+    def _figures(self) -> Iterator[Message]:
+        self._figures_at = self._clock()
+        yield report.pool(self.engine, self.selection, self.progress, self.stepper.admitted)
+        yield report.memory(self.engine, self.checkpoints.disk_bytes)
+        yield report.subjects(self.progress)
+
+
+def _log(topic: str, text: str, level: str = "info") -> Log:
+    return Log(at=time.time(), level=level, topic=topic, text=text)
