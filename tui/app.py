@@ -28,6 +28,7 @@ from minagi.options import (
 )
 from tui import keymap, terminal
 from tui.client import Source, Worker, worker_command
+from tui.logbook import Logbook, usual_place
 from tui.recording import Recording
 from tui.shell import MinagiApp
 
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         app = MinagiApp(
             source, loaded.settings.ui, table, recent_span=loaded.settings.plots.last * _MILLION,
             strength=loaded.settings.decoding.adapt_strength, charts=loaded.settings.plots.enabled,
+            logbook=None if source.recorded else Logbook(usual_place()),
             first_run=not (source.recorded or arguments.yes or _has_model(loaded.settings.data.weights)),
         )  # fmt: skip
     except MinagiError as error:

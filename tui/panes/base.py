@@ -43,6 +43,7 @@ class Frame:
     now: float  # Unix time, of the run that is shown
     tick: float = 0.0  # seconds on the app's own clock
     playing: Playing | None = None  # where the recording is, if it is one
+    logbook: str = ""  # the file that keeps the whole log
 
     @property
     def paused(self) -> bool:

@@ -43,7 +43,10 @@ class LogPane(Pane):
         chosen = "" if frame.view.log_filter == "all" else frame.view.log_filter
         behind = len(entries) - 1 - self._place(entries)
         below = f"{behind} newer below" if entries and behind else ""
-        return " · ".join(part for part in (chosen, below) if part)
+        file = f"all of it in {frame.logbook}" if frame.logbook else ""
+        told = [part for part in (chosen, below) if part]
+        room = size.width - sum(len(part) + 3 for part in told)
+        return " · ".join([*told, file] if file and len(file) <= room else told)
 
     def _place(self, entries: list[LogLine]) -> int:
         if self._bottom is None:

@@ -12,7 +12,12 @@ from tui.state import BITS
 from tui.styles import MUTED
 
 RAW, SMOOTH, HELD = "$primary", "bold $success", "bold $warning"
-_MARKS = {"saved": ("▴", MUTED), "reverted": ("↶", "bold $error"), "born": ("✶", "$accent")}
+_MARKS = {
+    "saved": ("▴", MUTED),
+    "reverted": ("↶", "bold $error"),
+    "born": ("✶", "$accent"),
+    "pruned": ("×", MUTED),
+}
 
 
 class LossPane(Pane):
@@ -76,7 +81,7 @@ def _legend(frame: Frame, width: int) -> Content:
     if curves.best is not None:
         items.append((2, line(("★ ", HELD), "best ", words.loss(curves.best[1], bits))))
     kinds = {mark.kind for mark in curves.marks}
-    names = (("saved", "saved"), ("reverted", "reverted"), ("born", "birth"))
+    names = (("saved", "saved"), ("reverted", "reverted"), ("born", "born"), ("pruned", "pruned"))
     items += [
         (4 + rank, line(_MARKS[kind], f" {name}")) for rank, (kind, name) in enumerate(names) if kind in kinds
     ]

@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.geometry import Size
 
 from tui import charts, words
-from tui.panes.base import Frame, Pane, line, wrapped
+from tui.panes.base import Frame, Pane, fitted, line, wrapped
 from tui.styles import MUTED
 
 
@@ -30,19 +30,13 @@ class WindowPane(Pane):
             return [line(("not told yet", MUTED))]
         ceiling = (window.ceiling if window and window.ceiling else 0) or (hello.context_end if hello else 0)
         start = min(hello.context_start if hello else context, context)
-        lines = [
-            line(
-                (f"{context:,}", "bold"),
-                " characters",
-                (f" of {ceiling:,}" if ceiling else "", MUTED),
-            )
-        ]
+        lines = [_length(frame, context, ceiling, width)]
         if ceiling > start:
             ends = f"{start:,} ", f" {ceiling:,}"
             filled, rest = charts.bar((context - start) / (ceiling - start), width - sum(map(len, ends)))
             lines.append(line((ends[0], MUTED), (filled, "$success"), (rest + ends[1], MUTED)))
-        lines.append(_gain(frame))
-        after = _after(frame, width, context >= ceiling > 0)
+        lines.append(_gain(frame, width))
+        after = _after(frame, width, context >= ceiling > 0, size.height - len(lines))
         room = size.height - len(lines) - len(after)
         curve = state.gauges.context.buckets
         if room >= 1 and len({bucket.last for bucket in curve}) > 1:
@@ -50,17 +44,32 @@ class WindowPane(Pane):
         return (lines + after)[: size.height]
 
 
-def _gain(frame: Frame) -> Content:
+def _length(frame: Frame, context: int, ceiling: int, width: int) -> Content:
+    """How long it is, and by how much it grew: the bar alone hides small steps."""
+    curve = frame.state.gauges.context.buckets
+    grown = context - int(curve[0].low) if curve else 0
+    items = [(0, line((f"{context:,}", "bold"), " characters"))]
+    if ceiling:
+        items.append((1, line((f"of {ceiling:,}", MUTED))))
+    if grown > 0:
+        items.append((2, line((f"+{grown:,} this session", "$text-success"))))
+    return fitted(items, width, " ")
+
+
+def _gain(frame: Frame, width: int) -> Content:
+    """What looking further back gains, against what it must."""
     window, hello = frame.state.window, frame.state.hello
     least = (window.gain_min if window else 0.0) or (hello.gain_min if hello else 0.0)
     if window is None or window.gain is None:
-        return line("gain ", ("not known yet", MUTED), f" · needs {least:.3f}")
+        needs = line((f"needs {least:g}", MUTED))
+        return fitted([(1, line("gain")), (2, line(("not known yet", MUTED))), (0, needs)], width, " ")
     enough = window.gain > least
+    digits = 3 if abs(window.gain - least) >= 0.001 else 5  # else the two would look the same
     glyph, style = ("▲ above", "$text-success") if enough else ("▽ below", "$text-warning")
-    return line("gain ", (f"{window.gain:+.3f}", "bold"), (f" {glyph} ", style), f"{least:.3f}")
+    return line("gain ", (f"{window.gain:+.{digits}f}", "bold"), (f" {glyph} ", style), f"{least:g}")
 
 
-def _after(frame: Frame, width: int, full: bool) -> list[Content]:
+def _after(frame: Frame, width: int, full: bool, room: int) -> list[Content]:
     """When it may grow next, and the reason it last gave."""
     window, metrics = frame.state.window, frame.state.metrics
     lines = []
@@ -73,5 +82,5 @@ def _after(frame: Frame, width: int, full: bool) -> list[Content]:
             when += f", {words.duration(left / metrics.chars_per_second)}"
         lines.append(line((when, MUTED)))
     if window is not None and window.sentence:
-        lines += wrapped(window.sentence, width, MUTED, most=2)
+        lines += wrapped(window.sentence, width, MUTED, most=max(0, room - len(lines)))
     return lines

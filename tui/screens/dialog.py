@@ -18,6 +18,7 @@ from tui.panes.base import Frame
 
 LOW = 20  # lines of the terminal below which a dialog has no frame and no empty lines
 _AROUND, _AROUND_LOW = 8, 3  # lines that heading, buttons and the frame take
+_BESIDE = 6  # columns around the label of a button
 Answer = TypeVar("Answer")
 
 
@@ -50,8 +51,11 @@ class Dialog(ModalScreen[Answer]):
     def on_resize(self, event: events.Resize) -> None:
         """The buttons stay on the screen, however low it is."""
         low = event.size.height < LOW
+        slim = event.size.width < sum(len(label) + _BESIDE for _, label in self.choices) + _BESIDE
         self.set_class(low, "-low")
+        self.set_class(slim, "-slim")  # a button a line
         room = event.size.height - (_AROUND_LOW if low else _AROUND)
+        room -= len(self.choices) - 1 if slim else 0
         self.query_one(".body").styles.max_height = max(1, room)
 
     def show(self, frame: Frame) -> None:

@@ -11,7 +11,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from tui import words
-from tui.panes.base import Frame
+from tui.panes.base import Frame, fitted, line
 from tui.screens.dialog import Dialog
 from tui.state import Snapshot
 from tui.styles import MUTED
@@ -22,6 +22,10 @@ _KINDS = {
     "before-revert": "before a revert",
     "final": "at the end",
 }
+
+
+_WIDTH, _BESIDE = 84, 8  # columns of the box, and those of its frame
+_AGO, _NAME = 15, 22  # columns of a line's beginning
 
 
 class RevertScreen(Dialog[str]):
@@ -53,9 +57,14 @@ class RevertScreen(Dialog[str]):
         options.clear_options()
         options.add_option(Option(Content("Cancel: stay as it is"), id="cancel"))
         for place, snapshot in enumerate(found):
-            options.add_option(Option(_row(snapshot, frame), id=str(place)))
+            options.add_option(Option(_row(snapshot, frame, self._room), id=str(place)))
         options.highlighted = 0
         self._preview(None)
+
+    @property
+    def _room(self) -> int:
+        """Columns of a line of the list."""
+        return max(20, min(_WIDTH, self.size.width * 24 // 25) - _BESIDE)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         event.stop()
@@ -81,15 +90,19 @@ class RevertScreen(Dialog[str]):
         self.query_one("#preview", Static).update(Content(text))
 
 
-def _row(snapshot: Snapshot, frame: Frame) -> Content:
-    """One snapshot in a line."""
+def _row(snapshot: Snapshot, frame: Frame, width: int) -> Content:
+    """One snapshot in a line, what fits of it."""
     name = snapshot.name or _KINDS.get(snapshot.kind, snapshot.kind)
     held = words.loss(snapshot.held_out, frame.view.bits)
-    return Content.assemble(
-        (f"{words.ago(max(0.0, frame.now - snapshot.at)):<14}", MUTED),
-        (f"{name[:24]:<24} ", "bold" if snapshot.name else ""),
-        f"step {snapshot.step:>9,}  held-out {held}",
-    )
+    ago = words.ago(max(0.0, frame.now - snapshot.at))
+    column = max(1, min(_NAME, width - _AGO - 1))
+    items = [
+        (0, line((f"{ago:<{_AGO}}", MUTED))),
+        (1, line((f"{name[:column]:<{column}}", "bold" if snapshot.name else ""))),
+        (2, line(f"step {snapshot.step:>9,}")),
+        (3, line(f"held-out {held}")),
+    ]
+    return fitted(items, width, " ")
 
 
 def preview(snapshot: Snapshot, frame: Frame) -> str:
@@ -97,19 +110,37 @@ def preview(snapshot: Snapshot, frame: Frame) -> str:
     state = frame.state
     steps = state.metrics.step - snapshot.step
     chars = state.metrics.chars - snapshot.chars
-    born = sum(len(birth.born) for birth in state.births if birth.chars > snapshot.chars)
     read = words.plural(max(0, chars), "character")
-    lost = f"Loses {words.plural(max(0, steps), 'step')} and {read} of reading"
-    if born:
-        lost += f", and {words.plural(born, 'expert')} born since"
-    now = state.held_out.nats if state.held_out else None
+    lines = [f"From {_when(snapshot.at)}. Loses {words.plural(max(0, steps), 'step')} and {read} of reading."]
     unit = "bits" if frame.view.bits else "nats"
-    held = ""
+    now = state.held_out.nats if state.held_out else None
     if snapshot.held_out is not None:
-        held = f" Held-out then {words.loss(snapshot.held_out, frame.view.bits)} {unit}"
-        held += f", now {words.loss(now, frame.view.bits)}." if now is not None else "."
-    undo = "The present is kept as a snapshot first, so this can be undone."
-    return f"{lost}.{held} From {_when(snapshot.at)}. {undo}"
+        held = f"Held-out was {words.loss(snapshot.held_out, frame.view.bits)} {unit} then"
+        if now is not None:
+            better = (
+                "better" if now < snapshot.held_out else "worse" if now > snapshot.held_out else "the same"
+            )
+            held += f" and is {words.loss(now, frame.view.bits)} now, which is {better}"
+        lines.append(held + ".")
+    lines += _experts(snapshot, frame, chars)
+    return "\n".join([*lines, "The present is kept as a snapshot first, so this can be undone."])
+
+
+def _experts(snapshot: Snapshot, frame: Frame, chars: int) -> list[str]:
+    """Who was born since, and who has been pruned since and comes back."""
+    experts = frame.state.pool.experts
+    if not experts or not snapshot.experts:
+        return []
+    born = sum(expert.age < chars for expert in experts)
+    pruned = max(0, snapshot.experts - (len(experts) - born))
+    told = []
+    if born:
+        told.append(f"{words.plural(born, 'expert')} born since {'is' if born == 1 else 'are'} lost")
+    if pruned:
+        told.append(
+            f"{words.plural(pruned, 'expert')} pruned since {'comes' if pruned == 1 else 'come'} back"
+        )
+    return [words.sentence(", ".join(told))] if told else ["The experts are the same."]
 
 
 def _when(at: float) -> str:

@@ -18,6 +18,7 @@ from minagi.protocol import Command, Message
 from tui.client import Source
 from tui.deck import Desk, bindings
 from tui.keymap import TABLE, Key
+from tui.logbook import Logbook
 from tui.panes.base import Frame, View
 from tui.panes.chat import ChatInput, ChatPane
 from tui.recording import Recording
@@ -37,6 +38,7 @@ class Core(App[None], inherit_bindings=False):
 
     `clock` gives Unix time. The source's task outlives the app's own loop, so that a worker is still
     listened to while it saves. On the `first_run` of a model a screen comes first that tells what was found.
+    `logbook` keeps the whole log.
     """
 
     CSS_PATH = "../app.tcss"
@@ -51,6 +53,7 @@ class Core(App[None], inherit_bindings=False):
         strength: float = 2.5,
         charts: bool = True,
         first_run: bool = False,
+        logbook: Logbook | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
@@ -58,6 +61,7 @@ class Core(App[None], inherit_bindings=False):
         self.ui = ui
         self.table = table
         self.first_run = first_run
+        self.logbook = logbook
         self.clock = clock
         self.state = initial(clock(), recent_span)
         self.view = View(strength=strength, charts=charts)
@@ -111,7 +115,8 @@ class Core(App[None], inherit_bindings=False):
     def frame(self) -> Frame:
         """What there is to draw now."""
         playing = self.source.playing if isinstance(self.source, Recording) else None
-        return Frame(self.state, self.view, self.now, self.clock(), playing)
+        kept = str(self.logbook.path) if self.logbook is not None else ""
+        return Frame(self.state, self.view, self.now, self.clock(), playing, kept)
 
     @property
     def now(self) -> float:
@@ -127,6 +132,8 @@ class Core(App[None], inherit_bindings=False):
                 show(frame)
         self._tell_alerts()
         self._tell_title(frame)
+        if self.logbook is not None:
+            self.logbook.keep(self.state.log)
 
     # ------------------------------------------------------------------------------ telling
 

@@ -62,6 +62,9 @@ class Leaving(Core):
             if self.source.live:  # a recording, or a worker that not even a kill ended
                 self.running.cancel()
             await asyncio.wait([self.running], timeout=1.0)
+        if self.logbook is not None:
+            self.logbook.keep(self.state.log)
+            self.logbook.close()
 
     def _after_death(self, answer: str | None) -> None:
         if answer == "restart":

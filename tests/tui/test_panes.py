@@ -1,0 +1,167 @@
+"""What single panes and dialogs say, at the sizes they have to say it in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import fake_run as fr
+import pytest
+from textual.geometry import Size
+
+from minagi import protocol as p
+from tui.panes.base import Frame, View
+from tui.panes.pool import PoolPane
+from tui.panes.window import WindowPane
+from tui.reducers import reduce
+from tui.screens.revert import preview
+from tui.state import AppState, Expert, PoolView, Snapshot, initial
+
+NOW = fr.START + 130
+
+
+def state(steps: int = 1300) -> AppState:
+    known = initial(fr.START)
+    for event in fr.story(steps):
+        known = reduce(known, event, NOW)
+    return known
+
+
+def drawn(pane: PoolPane | WindowPane, known: AppState, width: int, height: int) -> str:
+    frame = Frame(known, View(), NOW)
+    pane.frame = frame
+    return "\n".join(line.plain for line in pane.draw(frame, Size(width, height)))
+
+
+# -------------------------------------------------------------------------------------------- pool
+
+
+@pytest.mark.parametrize(("width", "height"), [(46, 16), (76, 8), (76, 17), (196, 54), (36, 7)])
+def test_why_the_pool_did_not_grow_is_told_at_every_size(width: int, height: int) -> None:
+    shown = drawn(PoolPane(3), state(), width, height)
+    assert "No growth" in shown
+    assert len(shown.splitlines()) <= height
+    if height > 8:
+        assert "Last birth: 26, at 358k characters" in " ".join(shown.split())
+        assert "Decided again in 349k characters, 70 s." in " ".join(shown.split())
+
+
+def test_what_came_and_went_is_marked_in_the_map_without_colour() -> None:
+    known = state(50)
+    shown = drawn(PoolPane(3), known, 76, 17)
+    came = [expert for expert in known.pool.experts if expert.arrived]
+    left = [expert for expert in known.pool.experts if expert.left]
+    assert came and left
+    lines = shown.splitlines()
+    cells = lines[1 : next(place for place, line in enumerate(lines) if "came" in line)]
+    assert sum(line.count("+") for line in cells) == len(came)
+    assert sum(line.count("-") for line in cells) == len(left)
+    assert "+ came" in shown and "- left" in shown
+
+
+def test_with_room_paging_is_explained() -> None:
+    shown = drawn(PoolPane(3), state(), 76, 30)
+    for words in ("There are 8 slots", "resident: used at once", "in RAM: loaded", "on disk: read", "newborn",
+                  "dying: pruned", "came in the last step", "share of recent use", "at 358k:"):  # fmt: skip
+        assert words in " ".join(shown.split()), words
+
+
+def test_a_pool_of_thousands_keeps_the_chosen_one_in_sight() -> None:
+    known = state(50)
+    experts = tuple(known.pool.experts[0]._replace(uid=uid) for uid in range(5000))
+    known = replace(known, pool=replace(known.pool, experts=experts))
+    pane = PoolPane(3)
+    pane._uid = 4999
+    shown = drawn(pane, known, 46, 12)
+    assert "expert 4999" in shown
+    assert len(shown.splitlines()) <= 12
+
+
+def test_a_decision_without_a_sentence_still_says_something() -> None:
+    known = reduce(state(50), p.Growth(born=[7], pruned=[3], chars=10), NOW)
+    assert "Born 7, pruned 3." in drawn(PoolPane(3), known, 76, 12)
+
+
+# ------------------------------------------------------------------------------------------ window
+
+
+def window(**changes: object) -> AppState:
+    given: dict = {"context": 300, "ceiling": 1024, "gain": 0.01499, "gain_min": 0.015}
+    known = reduce(initial(0.0), fr.hello(context_end=1024), NOW)
+    known = reduce(known, p.Metrics(step=1, chars=256, context=256), NOW)
+    known = reduce(known, p.Metrics(step=2, chars=512, context=300), NOW)
+    return reduce(known, p.Window(2, 512, **{**given, **changes}), NOW)
+
+
+def test_small_growth_is_told_in_figures() -> None:
+    shown = drawn(WindowPane(4), window(), 40, 8)
+    assert "300 characters of 1,024" in shown and "+44 this session" in shown
+
+
+def test_a_gain_just_below_its_threshold_is_not_rounded_onto_it() -> None:
+    assert "+0.01499 ▽ below 0.015" in drawn(WindowPane(4), window(), 40, 8)
+
+
+@pytest.mark.parametrize("width", [22, 31, 60])
+def test_the_threshold_is_never_cut(width: int) -> None:
+    shown = drawn(WindowPane(4), window(gain=None), width, 8)
+    assert "needs 0.015" in shown
+    assert all(len(line) <= width for line in shown.splitlines())
+
+
+# ------------------------------------------------------------------------------------------ revert
+
+
+def snapshot(**changes: object) -> Snapshot:
+    kept = Snapshot("s1", "", "auto", fr.START, 1000, 512_000, 1.9, 24, 0)
+    return kept._replace(**changes)  # type: ignore[arg-type]
+
+
+def told(known: AppState, kept: Snapshot) -> str:
+    return preview(kept, Frame(known, View(), NOW))
+
+
+def test_what_is_lost_is_told_before_anything_happens() -> None:
+    shown = told(state(), snapshot())
+    assert "Loses 300 steps and 153,600 characters of reading." in shown
+    assert "Held-out was 2.741 bits then and is 2.637 now, which is better." in shown
+    assert "The experts are the same." in shown
+    assert "can be undone" in shown
+
+
+def expert(uid: int, age: int) -> Expert:
+    return Expert(uid, "R", ".", 0.1, 1.0, age, 0, False, False, False)
+
+
+def test_experts_born_and_pruned_since_are_counted_by_their_age() -> None:
+    known = state()
+    read = known.metrics.chars
+    experts = (
+        *(expert(uid, read) for uid in range(20)),
+        expert(30, 10),
+        expert(31, 153_599),
+        expert(32, 153_600),
+    )
+    known = replace(known, pool=PoolView(experts))
+    assert "2 experts born since are lost, 3 experts pruned since come back." in told(known, snapshot())
+    assert "2 experts born since are lost." in told(known, snapshot(experts=21))
+
+
+def test_a_snapshot_that_knows_little() -> None:
+    shown = told(initial(0.0), snapshot(held_out=None, at=1e300, experts=0))
+    assert "unknown time" in shown and "Loses 0 steps" in shown
+
+
+# ----------------------------------------------------------------------------------------- dialogs
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (24, 9)])
+@pytest.mark.parametrize("key", ["q", "S", "question_mark"])
+async def test_every_button_of_a_dialog_is_on_the_screen(key: str, size: tuple[int, int]) -> None:
+    async with fr.opened(fr.FakeSource(list(fr.story(20))), size=size) as (app, pilot):
+        await pilot.press(key)
+        await pilot.pause()
+        buttons = list(app.screen.query("Button"))
+        assert buttons
+        for button in buttons:
+            assert app.screen.region.contains_region(button.region), button.id
+            assert button.region.height == 1
