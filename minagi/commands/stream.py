@@ -39,7 +39,10 @@ experts die and are born.
 
 OUT is a weights directory, for every other command. Where it holds a model, that one goes on; where it
 holds an unfinished stream, the steps that are left are made. Ctrl+c saves after the chunk in flight, a
-second one ends it at once."""
+second one ends it at once.
+
+Beside the flags of its own it takes the settings of a run, listed below; among them --out, --context,
+--ctx-start, --chunk, --lr, --trunk-lr-mult, --wd, --clip, --grow-k and --grow-mem-frac."""
 EXAMPLE = """examples:
   minagi pack shakespeare.txt --out corpora/shakespeare
   minagi stream --mix corpora/shakespeare --out my/model --steps 2000
@@ -216,11 +219,9 @@ class StreamerLike(RunLike, Protocol):
     """What is driven here (`minagi.training.streamer.Streamer`)."""
 
     @property
-    def concluded(self) -> bool: ...
-
-    def greet(self) -> Iterable[Message]: ...
-
-    def step(self) -> Iterable[Message]: ...
+    def concluded(self) -> bool:
+        """Every step was made, and measured."""
+        ...
 
 
 def _open(request: StreamRequest) -> StreamerLike:

@@ -40,39 +40,11 @@ AFTERWARDS = (protocol.Evaluate, protocol.Revert)  # not carried out while held-
 
 
 class RunLike(Protocol):
-    """What a process needs of the run it holds, whatever drives it: figures, saving, an end."""
-
-    dry_run: bool
-    guarded: Callable[[], AbstractContextManager[None]]
-
-    @property
-    def unsaved_chars(self) -> int: ...
-
-    @property
-    def steps(self) -> int: ...
-
-    @property
-    def chars(self) -> int: ...
-
-    def checkpoint(self, name: str = "", kind: str = "named") -> Iterable[Message]: ...
-
-    def close(self) -> None: ...
-
-
-class TrainerLike(RunLike, Protocol):
-    """What the loop needs of a trainer. Events may be yielded as they happen; they are sent at once.
-
-    Methods raise MinagiError for what they refuse; the run then goes on, except when `step` raises it.
-    """
+    """What a process needs of the run it holds, whatever drives it. Events may be yielded as they happen."""
 
     dry_run: bool
     guarded: Callable[[], AbstractContextManager[None]]
     """Entered around saving and going back, wherever these happen, so that they are not broken off."""
-
-    @property
-    def phase(self) -> str:
-        """What the coming step is: running (training), evaluating or sampling (slices of these)."""
-        ...
 
     @property
     def unsaved_chars(self) -> int:
@@ -96,12 +68,28 @@ class TrainerLike(RunLike, Protocol):
     def step(self) -> Iterable[Message]:
         """One training step and whatever was due after it: evaluation, growth, a checkpoint.
 
-        A MinagiError ends the run; the trainer has first gone back to a state worth keeping.
+        A MinagiError ends the run, which has first gone back to a state worth keeping.
         """
         ...
 
     def checkpoint(self, name: str = "", kind: str = "named") -> Iterable[Message]:
         """Save now. kind: named | auto | final."""
+        ...
+
+    def close(self) -> None:
+        """Give back the lock, files and memory."""
+        ...
+
+
+class TrainerLike(RunLike, Protocol):
+    """What the loop needs of a trainer: a run that can be asked for things. Events are sent at once.
+
+    Methods raise MinagiError for what they refuse; the run then goes on, except when `step` raises it.
+    """
+
+    @property
+    def phase(self) -> str:
+        """What the coming step is: running (training), evaluating or sampling (slices of these)."""
         ...
 
     def news(self) -> Iterable[Message]:
@@ -133,10 +121,6 @@ class TrainerLike(RunLike, Protocol):
 
     def conclude(self) -> Iterable[Message]:
         """What there is to say when a run ends in order."""
-        ...
-
-    def close(self) -> None:
-        """Give back the lock, files and memory."""
         ...
 
 
