@@ -301,11 +301,12 @@ class Remembered(Message):
     seconds: float = 0.0
     goes_on: bool = False  # stands in the place of the one before, which was cut short
     beside: bool = False  # a second answer to the prompt before, no part of the conversation
+    over: bool = False  # the conversation was ended since
 
 
 @dataclass(frozen=True)
 class ConversationBegan(Message):
-    """What was said before belongs to another conversation."""
+    """What was said before is no part of the conversation any more."""
 
     type: ClassVar[str] = "conversation_began"
     at: float = 0.0

@@ -67,19 +67,18 @@ class Chat:
         for message in self._earlier:
             self._resume(message)
 
-    def _resume(self, message: Message) -> None:
-        """Take up an earlier exchange, or leave those before it behind."""
-        if isinstance(message, protocol.ConversationBegan):
-            self._conversation, self._last = Conversation(), None
-        elif isinstance(message, Remembered) and not message.beside:
-            ids = alphabet.encode(bytes_of(message.reply)).tolist()
-            self._conversation.ask(alphabet.encode(bytes_of(message.prompt), markers=False))
-            self._conversation.answered([*ids, BOT_END] if message.reason == "finished" else ids)
-            self._last = Reply(
-                message.prompt, message.variant, max(0.0, message.strength), ids=ids, rows=message.rows,
-                loads=message.loads, seconds=message.seconds,
-            )  # fmt: skip
-            self._last_kept = message
+    def _resume(self, message: Remembered) -> None:
+        """Take up an exchange of an earlier session."""
+        if message.over or message.beside:
+            return
+        ids = alphabet.encode(bytes_of(message.reply)).tolist()
+        self._conversation.ask(alphabet.encode(bytes_of(message.prompt), markers=False))
+        self._conversation.answered([*ids, BOT_END] if message.reason == "finished" else ids)
+        self._last = Reply(
+            message.prompt, message.variant, max(0.0, message.strength), ids=ids, rows=message.rows,
+            loads=message.loads, seconds=message.seconds,
+        )  # fmt: skip
+        self._last_kept = message
 
     def forget(self) -> Message:
         """Begin a new conversation."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from minagi.errors import WeightsError
-from minagi.protocol import ConversationBegan, Message, ProtocolError, Remembered, decode_event, encode
+from minagi.protocol import ConversationBegan, ProtocolError, Remembered, decode_event, encode
 from minagi.steering import CONTROLS, REPLACEMENT
 from minagi.text import alphabet
 from minagi.weights import files
@@ -51,18 +51,20 @@ class ChatRecords:
 
     # ------------------------------------------------------------------------------------- history
 
-    def earlier(self) -> list[Message]:
+    def earlier(self) -> list[Remembered]:
         """What was said in earlier sessions, oldest first, as far as it can be read."""
-        messages: list[Message] = []
+        said: list[Remembered] = []
+        began = 0  # the place where the present conversation begins
         with self._complaining("read the chat history"):
             for line in self._lines():
                 with suppress(ProtocolError):
                     message = decode_event(line)
                     if isinstance(message, Remembered):
-                        _add(messages, message)
+                        _add(said, message, began)
                     elif isinstance(message, ConversationBegan):
-                        messages.append(message)
-        return messages[-EARLIER_MAX:]
+                        began = len(said)
+        told = [replace(one, goes_on=False, over=place < began) for place, one in enumerate(said)]
+        return told[-EARLIER_MAX:]
 
     def keep(self, message: Remembered | ConversationBegan) -> None:
         """Add to the history, unless this is a dry run."""
@@ -152,17 +154,14 @@ def _plain(text: str) -> bytes:
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_PLAIN).encode()
 
 
-def _add(messages: list[Message], message: Remembered) -> None:
-    """A reply that went on stands in the place of its beginning."""
+def _add(said: list[Remembered], message: Remembered, began: int) -> None:
+    """A reply that went on stands in the place of its beginning, in the same conversation."""
     if message.goes_on:
-        for place in reversed(range(len(messages))):
-            before = messages[place]
-            if isinstance(before, ConversationBegan):
-                break
-            if isinstance(before, Remembered) and not before.beside:
-                messages[place] = replace(message, goes_on=False)
+        for place in range(len(said) - 1, began - 1, -1):
+            if not said[place].beside:
+                said[place] = message
                 return
-    messages.append(replace(message, goes_on=False))
+    said.append(message)
 
 
 def _make_folder(path: Path) -> None:

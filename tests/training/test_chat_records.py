@@ -39,7 +39,7 @@ def exchange(number: int = 0, **more: object) -> Remembered:
     return Remembered(**given)  # type: ignore[arg-type]
 
 
-def reread(records: ChatRecords) -> list[protocol.Message]:
+def reread(records: ChatRecords) -> list[Remembered]:
     return ChatRecords(records._folder).earlier()
 
 
@@ -47,10 +47,9 @@ def reread(records: ChatRecords) -> list[protocol.Message]:
 
 
 def test_what_was_said_is_there_again(records: ChatRecords) -> None:
-    said = [exchange(0), exchange(1, beside=True, variant="raw"), ConversationBegan(2.0), exchange(2)]
-    for message in said:
+    for message in (exchange(0), exchange(0, beside=True), ConversationBegan(2.0), exchange(1)):
         records.keep(message)
-    assert reread(records) == said
+    assert reread(records) == [exchange(0, over=True), exchange(0, over=True, beside=True), exchange(1)]
     history = records._folder / "history.jsonl"
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
     assert records.take_complaints() == []
@@ -71,7 +70,6 @@ def test_a_reply_that_went_on_is_one_reply(records: ChatRecords) -> None:
     ):
         records.keep(message)
     main, beside = reread(records)
-    assert isinstance(main, Remembered) and isinstance(beside, Remembered)
     assert (main.reply, main.goes_on, beside.reply) == ("beginning", False, "raw")
 
 
@@ -81,7 +79,6 @@ def test_a_reply_that_went_on_is_one_reply(records: ChatRecords) -> None:
 def test_any_text_survives(records: ChatRecords, text: str) -> None:
     records.keep(exchange(prompt=text, reply=text))
     (message,) = reread(records)
-    assert isinstance(message, Remembered)
     assert message.prompt == message.reply == text
 
 
@@ -90,7 +87,7 @@ def test_broken_lines_are_passed_over(records: ChatRecords) -> None:
     with (records._folder / "history.jsonl").open("ab") as file:
         file.write(b'{"type":"remembered","prompt":7}\n\xff\xfe\0\n[]\n{"type":"goodbye"}\n{"type":"no')
     records.keep(exchange(1))  # after a crash in the middle of a line
-    assert [m.prompt for m in of(Remembered, reread(records))] == ["prompt 0", "prompt 1"]
+    assert [m.prompt for m in reread(records)] == ["prompt 0", "prompt 1"]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -112,7 +109,7 @@ def test_the_history_is_bounded(records: ChatRecords, monkeypatch: pytest.Monkey
     for number in range(200):
         records.keep(exchange(number))
         assert history.stat().st_size <= 4_500
-    kept = of(Remembered, reread(records))
+    kept = reread(records)
     assert kept[-1].prompt == "prompt 199"
     assert [int(m.prompt.split()[1]) for m in kept] == list(range(200 - len(kept), 200))
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
@@ -121,7 +118,7 @@ def test_the_history_is_bounded(records: ChatRecords, monkeypatch: pytest.Monkey
 def test_of_words_no_window_holds_the_end_is_kept(records: ChatRecords) -> None:
     for number in range(4):
         records.keep(exchange(number, prompt="\udcff" * 10**6, reply="x" * 10**6 + "end"))
-    last = of(Remembered, reread(records))[-1]
+    last = reread(records)[-1]
     assert len(last.prompt) == len(last.reply) == chat_records.TEXT_MAX
     assert last.reply.endswith("xend")
 
@@ -260,7 +257,7 @@ def test_a_conversation_goes_on_after_a_restart(home: Home, monkeypatch: pytest.
     list(session.checkpoint())
     session.close()
     session = home.open()
-    assert [m.prompt for m in remembered(session)] == ["one", "two 日記"]
+    assert [(m.prompt, m.over) for m in remembered(session)] == [("one", True), ("two 日記", False)]
     assert session.chat._conversation.ids == ids
     list(session.reply(protocol.Continue(id=1)))
     session.close()
