@@ -15,8 +15,10 @@ def export(state: AppState, now: float, folder: Path | None = None) -> str:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
     chat, losses = folder / f"minagi-chat-{stamp}.md", folder / f"minagi-loss-{stamp}.csv"
     with chat.open("w", encoding="utf-8") as file:
-        for turn in state.chat:
-            file.write(f"**{'you' if turn.role == 'you' else turn.variant}**\n\n{turn.text}\n\n")
+        for exchange in state.chat:
+            file.write(f"**you**\n\n{exchange.prompt}\n\n")
+            for reply in exchange.replies:
+                file.write(f"**{reply.variant}**\n\n{reply.text}\n\n")
     with losses.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("curve", "characters", "nats_low", "nats_high", "nats_last"))

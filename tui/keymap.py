@@ -24,7 +24,8 @@ class Key:
     `action` is its name in the settings, `call` what the app runs (the action itself when empty).
     `where` is "app" (anywhere outside a text field), "text" (inside one too), "scroll" (in panes whose
     lines move), "replay" (while a recording is shown), or the name of the one pane it acts in. `rank`
-    orders the footer, 0 keeps it out; `told` stands in help and palette.
+    orders the footer, 0 keeps it out; `told` stands in help and palette. `slash` is how it is typed in
+    the chat: a name, then what may follow it in brackets.
     """
 
     action: str
@@ -35,6 +36,7 @@ class Key:
     where: str = "app"
     rank: int = 0
     call: str = ""
+    slash: str = ""
 
     @property
     def run(self) -> str:
@@ -49,10 +51,12 @@ class Key:
 
 TABLE: tuple[Key, ...] = (
     Key("pause", ("space",), "pause", RUN, "Pause or resume training", rank=2),
-    Key("checkpoint", ("s", "ctrl+s"), "save", RUN, "Save a checkpoint now", rank=4),
+    Key("halt", (), "pause", RUN, "Pause training", slash="pause"),
+    Key("resume", (), "resume", RUN, "Resume training", slash="resume"),
+    Key("checkpoint", ("s", "ctrl+s"), "save", RUN, "Save a checkpoint now", rank=4, slash="save [name]"),
     Key("name_checkpoint", ("S",), "save as", RUN, "Save a checkpoint with a name, kept until deleted"),
-    Key("revert", ("r",), "revert", RUN, "Go back to an earlier checkpoint", rank=5),
-    Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9),
+    Key("revert", ("r",), "revert", RUN, "Go back to an earlier checkpoint", rank=5, slash="revert"),
+    Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9, slash="measure"),
     Key("restart", ("R",), "restart", RUN, "Start a worker that ended again, from the last checkpoint"),
     Key("slower", ("less_than_sign",), "slower", RUN, "Recording: half the pace", "replay", 2, "pace(-1)"),
     Key("faster", ("greater_than_sign",), "faster", RUN, "Recording: twice the pace", "replay", 2, "pace(1)"),
@@ -61,7 +65,11 @@ TABLE: tuple[Key, ...] = (
     Key("chat", ("i", "slash"), "chat", TALK, "Talk to the model", rank=3),
     Key("leave_chat", ("escape",), "leave", TALK, "Cancel the reply, or leave the text field", "text"),
     Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
-    Key("raw", ("a",), "raw/adapted", TALK, "Write the next reply raw, or with adaptive suppression"),
+    Key("go_on", ("g", "ctrl+g"), "go on", TALK, "Go on with the last reply", "text", slash="continue"),
+    Key("manner", ("a",), "manner", TALK, "Replies: adapted, raw, or both side by side, in turn"),
+    Key("raw", (), "raw", TALK, "Raw replies: greedy, nothing suppressed", slash="raw"),
+    Key("both", (), "both", TALK, "Every prompt answered twice, adapted and raw", slash="both"),
+    Key("adapt", (), "adapt", TALK, "Adapted replies: suppress repetition, by 0 to 10", slash="adapt [N]"),
     Key(
         "weaker",
         ("left_square_bracket",),
@@ -78,9 +86,10 @@ TABLE: tuple[Key, ...] = (
         "Suppress repetition more (by 0.5)",
         call="strengthen(1)",
     ),
-    Key("new_chat", ("n",), "new chat", TALK, "Forget the conversation and begin a new one"),
-    Key("copy_reply", ("c",), "copy reply", TALK, "Copy the last reply to the clipboard"),
-    Key("export", ("ctrl+e",), "export", TALK, "Write the chat and the losses to files here"),
+    Key("learn", ("t",), "learn", TALK, "Read finished exchanges too, or no more", slash="learn [on|off]"),
+    Key("new_chat", ("n",), "new chat", TALK, "Forget the conversation and begin a new one", slash="new"),
+    Key("copy_reply", ("c",), "copy reply", TALK, "Copy the last reply to the clipboard", slash="copy"),
+    Key("export", ("ctrl+e",), "export", TALK, "Write the chat and the losses to files here", slash="export"),
     Key(
         "log_axis",
         ("y",),
@@ -160,10 +169,10 @@ TABLE: tuple[Key, ...] = (
         "Give the pane the whole screen, or give it back",
         rank=8,
     ),
-    Key("help", ("question_mark", "f1"), "help", LEAVE, "Every key", rank=1),
+    Key("help", ("question_mark", "f1"), "help", LEAVE, "Every key", rank=1, slash="help"),
     Key("command_palette", ("ctrl+p",), "palette", LEAVE, "Find any command by name", "text", rank=14),
     Key("suspend", ("ctrl+z",), "suspend", LEAVE, "Back to the shell for a while; fg returns"),
-    Key("leave", ("q", "ctrl+q"), "quit", LEAVE, "Quit, asking what to keep", "text", rank=6),
+    Key("leave", ("q", "ctrl+q"), "quit", LEAVE, "Quit, asking what to keep", "text", rank=6, slash="quit"),
     Key("interrupt", ("ctrl+c",), "quit", LEAVE, "Copy what is selected; twice: save and quit", "text"),
 )
 

@@ -28,8 +28,10 @@ from minagi.protocol import (
 from tui.series import Series
 
 LOG_LIMIT = 1_000  # lines
-TURN_LIMIT = 200  # of the conversation
-TURN_TEXT_LIMIT = 20_000  # characters of one turn
+CHAT_LIMIT = 100  # exchanges
+PROMPT_LIMIT = 100  # prompts that can be brought back
+PROMPT_TEXT_LIMIT = 100_000  # characters of one of them; a longer one is not kept
+SAID_LIMIT = 20_000  # characters of one side's words
 MARK_LIMIT = 200
 ALERT_LIMIT = 32
 PENDING_LIMIT = 64
@@ -152,19 +154,19 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One side's words. `phase` of a reply: waiting, writing, or how it ended."""
+class Reply:
+    """One answer of the model. `phase`: waiting, writing, or how it ended."""
 
-    role: str  # you | model
-    id: int
+    variant: str = "adapted"  # adapted | raw
+    strength: float = 0.0  # of the suppression
+    phase: str = "waiting"  # waiting | writing | finished | length | cancelled | failed | lost
+    was: str = ""  # the phase before it was asked to go on
     text: str = ""
-    phase: str = "finished"  # waiting | writing | finished | length | cancelled | failed | lost
-    variant: str = "adapted"
     unfinished: bytes = b""  # of a character cut in the middle
     chars: int = 0
     rows: int = 0  # sum over the characters
     last_rows: int = 0
-    loads: int = 0
+    loads: int = 0  # experts loaded onto the card
     seconds: float = 0.0
 
     @property
@@ -191,6 +193,27 @@ class Inspected(NamedTuple):
     id: int
     signs: tuple[Sign, ...]
     bytes: int
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What was said to the model, and its answer, or two of them: the adapted first, the raw beside it."""
+
+    serial: int  # in the order of the conversation
+    id: int  # of the command being answered; 0 for one of an earlier session
+    prompt: str
+    size: int = 0  # characters of the whole prompt
+    unread: int = 0  # of them, those the window had no room for
+    replies: tuple[Reply, ...] = (Reply(),)
+
+    @property
+    def open(self) -> bool:
+        return any(reply.open for reply in self.replies)
+
+    @property
+    def can_go_on(self) -> bool:
+        """The answer the conversation keeps was cut short, and nothing is being written."""
+        return self.replies[0].phase in ("length", "cancelled") and not self.open
 
 
 class Snapshot(NamedTuple):
@@ -237,7 +260,9 @@ class AppState:
     gauges: Gauges = field(default_factory=Gauges)
     pool: PoolView = field(default_factory=PoolView)
     subjects: tuple[Subject, ...] = ()
-    chat: tuple[Turn, ...] = ()
+    chat: tuple[Exchange, ...] = ()
+    prompts: tuple[str, ...] = ()  # said before, for the text field to bring back
+    learning: bool = False  # finished exchanges are read
     log: tuple[LogLine, ...] = ()
     inspected: Inspected | None = None
     snapshots: tuple[Snapshot, ...] | None = None
@@ -254,9 +279,10 @@ class AppState:
     rung: str = ""  # of the quit ladder: stop | terminate | kill
 
     @property
-    def reply(self) -> Turn | None:
+    def reply(self) -> Reply | None:
         """The reply that is being written, or waited for."""
-        return next((turn for turn in reversed(self.chat) if turn.open), None)
+        last = self.chat[-1].replies if self.chat else ()
+        return next((reply for reply in last if reply.open), None)
 
 
 def initial(now: float, recent_span: float = 0.0) -> AppState:

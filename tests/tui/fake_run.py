@@ -151,7 +151,7 @@ def story(steps: int = 1600, seed: int = 7) -> Iterator[p.Message]:
 
 def reply(id: int, text: str) -> Iterator[p.Message]:
     """A reply to command `id`, a few bytes at a time."""
-    yield p.ReplyStarted(id)
+    yield p.ReplyStarted(id, strength=2.5)
     data = text.encode()
     for place in range(0, len(data), 7):
         part = data[place : place + 7]

@@ -23,7 +23,8 @@ def test_the_keys_of_the_design_are_there() -> None:
         "i": "chat", "slash": "chat", "tab": "next_pane", "enter": "maximise", "f": "maximise",
         "y": "log_axis", "u": "units", "e": "evaluate", "question_mark": "help", "f1": "help",
         "ctrl+p": "command_palette", "q": "leave", "ctrl+q": "leave", "ctrl+c": "interrupt",
-        "c": "copy_reply", "ctrl+e": "export", "p": "inspect",
+        "c": "copy_reply", "ctrl+e": "export", "t": "learn", "g": "go_on", "ctrl+g": "go_on", "a": "manner",
+        "p": "inspect",
     }  # fmt: skip
     assert {key: keys.get(key) for key in wanted} == wanted
 
@@ -63,4 +64,5 @@ def test_help_tells_every_key() -> None:
     text = help_text(table({})).plain
     for key in TABLE:
         assert key.told in text
-        assert shown(key.keys[0]) in text
+        assert all(shown(one) in text for one in key.keys)
+        assert f"/{key.slash}" in text or not key.slash

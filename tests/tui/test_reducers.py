@@ -15,9 +15,8 @@ from minagi import protocol as p
 from tui.reducers import reduce
 from tui.sanitise import clean_line
 from tui.state import (
+    CHAT_LIMIT,
     LOG_LIMIT,
-    TURN_LIMIT,
-    TURN_TEXT_LIMIT,
     AppState,
     Asked,
     NotUnderstood,
@@ -66,7 +65,7 @@ def values_of(annotation: str) -> st.SearchStrategy[Any]:
 def any_event(draw: st.DrawFn) -> p.Message:
     kind = draw(st.sampled_from([*p.EVENTS.values(), Asked, NotUnderstood, WorkerEnded, WorkerStarted]))
     if kind is Asked:
-        command = draw(st.sampled_from([p.Write, p.Pause, p.Set, p.NewChat, p.Checkpoint]))
+        command = draw(st.sampled_from([p.Write, p.Continue, p.Pause, p.Set, p.NewChat, p.Checkpoint]))
         return Asked(command(id=draw(st.integers(0, 4))))
     if kind in (NotUnderstood, WorkerEnded, WorkerStarted):
         return kind()
@@ -99,7 +98,7 @@ def test_any_events_in_any_order_leave_a_sound_state(events: list[p.Message]) ->
         assert isinstance(before, AppState)  # the old value is still one: nothing is changed in place
     assert all(math.isfinite(n) for n in figures(dataclasses.replace(state, pending=())))
     assert len(state.log) <= LOG_LIMIT
-    assert len(state.chat) <= TURN_LIMIT
+    assert len(state.chat) <= CHAT_LIMIT
     for line in state.log:
         assert clean_line(line.text) == line.text
     status(state, NOW + 1)
@@ -208,55 +207,6 @@ def test_a_refusal_is_told_in_the_workers_words() -> None:
     state = fold([fr.hello(), Asked(p.Checkpoint(id=1)), p.Ack(1, "checkpoint", False, "This is a dry run.")])
     assert state.alerts[-1].text == "This is a dry run."
     assert state.log[-1].level == "warning"
-
-
-# ------------------------------------------------------------------------------------------ chat
-
-
-def asked_to_write(id: int = 1, prompt: str = "hello") -> list[p.Message]:
-    return [fr.hello(), Asked(p.Write(id=id, prompt=prompt))]
-
-
-def test_a_reply_fills_up_and_ends() -> None:
-    text = "naïve 日記, and a rest"
-    state = fold([*asked_to_write(), *fr.reply(1, text)])
-    you, model = state.chat
-    assert (you.role, you.text) == ("you", "hello")
-    assert (model.text, model.phase, model.chars) == (text, "finished", len(text.encode()))
-    assert model.rows == 3 * model.chars
-    assert state.reply is None
-
-
-def test_model_output_cannot_drive_the_terminal() -> None:
-    evil = "\x1b]0;gotcha\x07\x1b[2J\u202eabc[/red]\x00"
-    state = fold([*asked_to_write(prompt="a\x1bb"), *fr.reply(1, evil)])
-    assert state.chat[0].text == "ab"
-    assert state.chat[1].text == "]0;gotcha[2Jabc[/red]"
-
-
-def test_a_reply_is_refused_in_its_own_place() -> None:
-    state = fold([*asked_to_write(), p.Ack(1, "write", False, "The prompt is longer than the window.")])
-    assert state.chat[1].phase == "failed"
-    assert state.chat[1].text == "The prompt is longer than the window."
-
-
-def test_chunks_of_replies_that_are_over_are_ignored() -> None:
-    state = fold([*asked_to_write(), *fr.reply(1, "done")])
-    assert reduce(state, p.ReplyChunk(1, "more", [1] * 4), NOW).chat is state.chat
-    assert reduce(state, p.ReplyChunk(77, "other", [1] * 5), NOW).chat is state.chat
-
-
-def test_a_worker_that_dies_takes_its_reply_with_it() -> None:
-    state = fold([*asked_to_write(), p.ReplyStarted(1), p.ReplyChunk(1, "hal", [1, 1, 1])])
-    state = reduce(state, WorkerEnded(-9, (), False), NOW)
-    assert state.chat[1].phase == "lost"
-    assert state.reply is None
-
-
-def test_an_endless_reply_is_bounded() -> None:
-    state = fold([*asked_to_write(), *(p.ReplyChunk(1, "x" * 4096, []) for _ in range(20))])
-    assert len(state.chat[1].text) == TURN_TEXT_LIMIT
-    assert state.chat[1].chars == 20 * 4096
 
 
 # ------------------------------------------------------------------------------------------- log

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import fake_run as fr
 import pytest
@@ -14,7 +13,6 @@ from textual.pilot import Pilot
 from minagi import protocol as p
 from minagi.config import Ui
 from tui.keymap import PANES
-from tui.panes.chat import ChatInput
 from tui.panes.pool import PoolPane
 from tui.screens.help import HelpScreen
 from tui.screens.name import NameScreen
@@ -131,7 +129,7 @@ async def test_the_ways_of_looking() -> None:
         await press(pilot, "y")
         assert app.view.axes == "log"
         await press(pilot, "y", "y", "z", "a")
-        assert (app.view.axes, app.view.recent, app.view.raw) == ("plain", True, True)
+        assert (app.view.axes, app.view.recent, app.view.manner) == ("plain", True, "raw")
         await press(pilot, "u")
         fr.settle(app)
         assert not app.view.bits
@@ -174,78 +172,6 @@ async def test_arrow_keys_of_one_pane_do_nothing_in_another() -> None:
         pane = app._desk.deck.panes["pool"]
         assert isinstance(pane, PoolPane) and pane.selected is None
         assert app.view.log_filter == "all"
-
-
-# ------------------------------------------------------------------------------------------ chat
-
-
-@pytest.mark.parametrize("key", ["i", "slash"])
-async def test_talking(key: str) -> None:
-    fake = source()
-    async with fr.opened(fake, size=(80, 24)) as (app, pilot):
-        await press(pilot, key)
-        assert isinstance(app.focused, ChatInput)
-        await press(pilot, *"hi q s", "ctrl+j", *"3", "enter")
-        assert fake.sent == [p.Write(1, "hi q s\n3", 400, False, 2.5)]
-        assert app.chat_pane.input.text == ""
-        for event in fr.reply(1, "hello [b]you[/b]"):
-            app.fold(event)
-        fr.settle(app)
-        await pilot.pause()
-        turns = [str(view.visual) for view in app.query(".turn")]
-        assert turns[0] == "› hi q s\n3"
-        assert "hello [b]you[/b]" in turns[1]
-        await press(pilot, "escape")
-        assert app.focused is app.chat_pane
-
-
-async def test_a_second_message_waits_until_the_first_is_answered() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "i", *"one", "enter", *"two", "enter")
-        assert len(fake.sent) == 1
-        assert app.chat_pane.input.text == "two"
-        await press(pilot, "escape")
-        assert fake.sent[-1] == p.Cancel(2)
-        await press(pilot, "ctrl+x")
-        assert fake.sent[-1] == p.Cancel(3)
-
-
-async def test_a_raw_reply_is_asked_for_as_such() -> None:
-    fake = source()
-    async with fr.opened(fake) as (_, pilot):
-        await press(pilot, "a", "i", *"x", "enter")
-        assert fake.sent == [p.Write(1, "x", 400, True, None)]
-
-
-async def test_a_new_chat_forgets_the_old_once_the_worker_has() -> None:
-    fake = source()
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "i", *"x", "enter")
-        for event in fr.reply(1, "y"):
-            app.fold(event)
-        fr.settle(app)
-        await press(pilot, "escape", "n")
-        assert len(app.state.chat) == 2
-        app.fold(p.Ack(2, "new_chat"))
-        fr.settle(app)
-        await pilot.pause()
-        assert not app.query(".turn")
-
-
-async def test_copy_and_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    fake = source(*[event for event in fr.story(30) if isinstance(event, p.Metrics)])
-    async with fr.opened(fake) as (app, pilot):
-        await press(pilot, "i", *"x", "enter", "escape")
-        for event in fr.reply(1, "words"):
-            app.fold(event)
-        await press(pilot, "escape", "c")
-        assert app.clipboard == "words"
-        await press(pilot, "ctrl+e")
-    chat, losses = sorted(tmp_path.iterdir())
-    assert "words" in chat.read_text()
-    assert losses.read_text().startswith("curve,characters")
 
 
 # --------------------------------------------------------------------------------------- leaving

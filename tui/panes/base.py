@@ -29,7 +29,7 @@ class View:
     charts: bool = True  # draw the loss chart, not its figures alone (plots.enabled)
     axes: str = "plain"  # plain | log | log-log, of the loss chart
     recent: bool = False  # the loss chart's last stretch only
-    raw: bool = False  # the next reply without adaptive suppression
+    manner: str = "adapted"  # adapted | raw | both, of the next reply
     strength: float = 2.5  # of the suppression
     log_filter: str = "all"  # all | warnings | a topic
 

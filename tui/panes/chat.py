@@ -4,92 +4,52 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from tui import words
+from tui.keymap import Key
 from tui.panes.base import Drawn, Frame, fitted, line
-from tui.state import BITS, AppState, Turn
+from tui.panes.chat_input import ChatInput
+from tui.panes.exchange import ExchangeView
+from tui.state import BITS, AppState, Exchange, Reply
 from tui.styles import MUTED
 
-TURNS_SHOWN = 60
-PROMPT_LIMIT = 100_000  # characters; a longer paste is cut
-_ENDS = {
-    "length": "stopped at its length",
-    "cancelled": "cancelled",
-    "failed": "refused",
-    "lost": "lost: the worker went away",
-}
-
-
-class ChatInput(TextArea):
-    """Where you type: enter sends, ctrl+j begins a new line."""
-
-    class Sent(Message):
-        """A text to say to the model."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    def __init__(self) -> None:
-        super().__init__(
-            id="chat-input", compact=True, highlight_cursor_line=False, placeholder="talk to it; enter sends"
-        )
-        self.cursor_blink = False  # a blink is a redraw, over SSH too
-
-    async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            event.stop()
-            event.prevent_default()
-            if self.text.strip():
-                self.post_message(self.Sent(self.text[:PROMPT_LIMIT]))
-            return
-        if event.key == "ctrl+j":
-            event.stop()
-            event.prevent_default()
-            self.insert("\n")
-            return
-        await super()._on_key(event)
-
-
-class TurnView(Static):
-    """One turn of the conversation, selectable with the mouse."""
-
-    def __init__(self, turn: Turn, name: str) -> None:
-        super().__init__(_told(turn, name), classes=f"turn {turn.role}")
-        self.turn = turn
-        self._name_shown = name
-
-    def show(self, turn: Turn) -> None:
-        """Draw it anew when it changed."""
-        if turn is not self.turn:
-            self.turn = turn
-            self.update(_told(turn, self._name_shown))
+EXCHANGES_SHOWN = 40
+SUGGESTIONS = 5  # commands that are told of in a line each while one is typed
+_AROUND = 3  # characters of the window that stand around a prompt
+_UNLEARNT = ("learns nothing from this", MUTED)
 
 
 class ChatStatus(Drawn):
-    """One line over the text field: how the next reply is made, or how the present one goes."""
+    """The line over the text field: how the next reply is made, how the present one goes, what is typed."""
+
+    typed = ""
 
     def part(self, frame: Frame) -> tuple[object, ...]:
-        return (frame.state.chat, frame.view.raw, frame.view.strength, frame.state.link)
+        state, view = frame.state, frame.view
+        return (state.reply, view.manner, view.strength, state.learning, state.metrics.context, self.typed)
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         reply = frame.state.reply
         if reply is not None:
             return [fitted(_progress(reply), size.width, " · ")]
-        manner = "raw: greedy" if frame.view.raw else f"adapted {frame.view.strength:g}"
-        items = [(0, line((manner, MUTED))), (1, line(("changes no weight", MUTED)))]
+        learning = line(("learns from this", "$text-success") if frame.state.learning else _UNLEARNT)
+        items = [(1, line((_manner(frame), MUTED))), (2, line(learning, (" (t)", MUTED)))]
+        room = frame.state.metrics.context - _AROUND
+        typed = len(self.typed.encode("utf-8", "replace"))
+        if typed > room > 0:
+            told = f"{typed:,} characters; the last {room:,} fit"
+            items.insert(0, (0, line((told, "$text-warning"))))
         return [fitted(items, size.width, " · ")]
 
 
 class ChatPane(Vertical, can_focus=True):
-    """Turns above, the text field below."""
+    """Exchanges above, the text field below, and between them what can be typed."""
 
     NAME: ClassVar[str] = "chat"
     hertz: ClassVar[str] = "chat"
@@ -100,12 +60,14 @@ class ChatPane(Vertical, can_focus=True):
         self.border_title = Content(f"{number} chat")
         self.seconds = seconds
         self._drawn_at = float("-inf")
-        self._chat: tuple[Turn, ...] = ()
+        self._chat: tuple[Exchange, ...] = ()
         self._told = ""  # the introduction that is shown
+        self._views: dict[int, ExchangeView] = {}  # serial -> view
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="conversation", can_focus=False):
             yield Static(Content(""), id="chat-intro")
+        yield Static(Content(""), id="chat-commands")
         yield ChatStatus("chat-status")
         yield ChatInput()
 
@@ -119,38 +81,57 @@ class ChatPane(Vertical, can_focus=True):
 
     def on_mount(self) -> None:
         self.conversation.anchor()
+        self.query_one("#chat-commands").display = False
 
     def scroll_lines(self, lines: int) -> None:
         """Move the conversation."""
         self.conversation.scroll_relative(y=lines, animate=False)
 
+    @on(ChatInput.Paged)
+    def _page(self, event: ChatInput.Paged) -> None:
+        self.scroll_lines(event.pages * max(1, self.conversation.size.height - 1))
+
+    @on(TextArea.Changed)
+    def _typed(self) -> None:
+        """What is typed may begin a command, or be more than the window holds."""
+        status = self.query_one(ChatStatus)
+        status.typed = self.input.said
+        if status.frame is not None:
+            status.show(status.frame)
+        found = self.input.matches()
+        commands = self.query_one("#chat-commands", Static)
+        commands.display = bool(found)
+        if found:
+            commands.update(_commands(found))
+
     def show(self, frame: Frame) -> None:
-        """Bring the turns up to date, at most every `seconds`."""
+        """Bring the exchanges up to date, at most every `seconds`."""
         self.query_one(ChatStatus).show(frame)
-        if 0.0 <= frame.now - self._drawn_at < self.seconds:
+        self.input.prompts = frame.state.prompts
+        if 0.0 <= frame.tick - self._drawn_at < self.seconds:
             return
         if not frame.state.chat:
             self._introduce(frame.state)
         if frame.state.chat is self._chat:
             return
-        self._drawn_at, self._chat = frame.now, frame.state.chat
+        self._drawn_at, self._chat = frame.tick, frame.state.chat
         self._bring(frame)
 
     def _bring(self, frame: Frame) -> None:
-        """Turns that are gone go, those that changed are drawn, new ones are added."""
+        """Exchanges that are gone go, those that changed are drawn, new ones are added."""
         name = frame.state.hello.model if frame.state.hello else "the model"
-        wanted = frame.state.chat[-TURNS_SHOWN:]
-        keys = {(turn.role, turn.id) for turn in wanted}
-        views = {(view.turn.role, view.turn.id): view for view in self.query(TurnView)}
-        for key, view in views.items():
-            if key not in keys:
-                view.remove()
-        for turn in wanted:
-            known = views.get((turn.role, turn.id))
-            if known is not None:
-                known.show(turn)
+        wanted = {exchange.serial: exchange for exchange in frame.state.chat[-EXCHANGES_SHOWN:]}
+        for serial, view in list(self._views.items()):
+            known = wanted.get(serial)
+            if known is None or len(known.replies) != len(view.exchange.replies):
+                self._views.pop(serial).remove()
+        last = max(wanted, default=None)
+        for serial, exchange in wanted.items():
+            if serial in self._views:
+                self._views[serial].show(exchange, serial == last)
             else:
-                self.conversation.mount(TurnView(turn, name))
+                self._views[serial] = view = ExchangeView(exchange, name, serial == last)
+                self.conversation.mount(view)
         self.query_one("#chat-intro", Static).display = not wanted
 
     def _introduce(self, state: AppState) -> None:
@@ -182,40 +163,28 @@ def introduction(state: AppState) -> str:
     return f"{age}; {hope}. Press i and say something: it answers while it goes on learning."
 
 
-def _told(turn: Turn, name: str) -> Content:
-    """A turn as it is shown; the texts were cleaned when they came in and are never parsed."""
-    if turn.role == "you":
-        return Content.assemble(("› ", "bold $accent"), (turn.text, "$text-accent"))
-    head = Content.assemble(
-        (name, "bold $text-success"), (" raw" if turn.variant == "raw" else "", "$text-warning")
-    )
-    if turn.phase == "waiting":
-        return Content.assemble(head, "\n", ("waits for the step in flight…", MUTED))
-    body = Content.assemble(head, "\n", turn.text)
-    if turn.phase == "writing":
-        return Content.assemble(body, ("▌", "$text-success"))
-    notes = [f"{turn.chars} characters"]
-    if turn.chars and turn.rows:
-        notes.append(f"{turn.rows / turn.chars:.1f} rows each")
-    if turn.loads:
-        notes.append(words.plural(turn.loads, "load"))
-    if turn.seconds:
-        notes.append(f"{turn.seconds:.1f} s")
-    if turn.phase in _ENDS:
-        notes.append(_ENDS[turn.phase])
-    return Content.assemble(body, "\n", (" · ".join(notes), MUTED))
+def _manner(frame: Frame) -> str:
+    manner, strength = frame.view.manner, f"{frame.view.strength:g}"
+    return {"raw": "raw: greedy", "both": f"adapted {strength} and raw"}.get(manner, f"adapted {strength}")
 
 
-def _progress(reply: Turn) -> list[tuple[int, Content]]:
+def _progress(reply: Reply) -> list[tuple[int, Content]]:
+    stop = line(("esc stops it", MUTED))
     if reply.phase == "waiting":
-        return [(0, line(("a reply begins after the step in flight", "$text-accent"))), (1, _stop())]
+        return [(0, line(("a reply begins after the step in flight", "$text-accent"))), (1, stop)]
     return [
-        (0, line(("✎ ", "$text-success"), (f"{reply.chars}", "bold"), " characters")),
-        (2, line("rows ", (f"{reply.last_rows}", "bold"))),
-        (3, line(words.plural(reply.loads, "load"))),
-        (1, _stop()),
+        (0, line(("✎ ", "$text-success"), reply.variant)),
+        (1, line((f"{reply.chars}", "bold"), " characters")),
+        (3, line("rows ", (f"{reply.last_rows}", "bold"))),
+        (4, line(words.plural(reply.loads, "load"))),
+        (2, stop),
     ]
 
 
-def _stop() -> Content:
-    return line(("esc stops it", MUTED))
+def _commands(found: list[Key]) -> Content:
+    """The commands that can be meant: what each does where they are few, their names alone where not."""
+    if len(found) > SUGGESTIONS:
+        return line((" ".join(f"/{key.slash}".replace(" ", "\u00a0") for key in found), "$text-accent"))
+    width = max(len(key.slash) for key in found)
+    told = [line((f"/{key.slash:<{width}}", "bold $text-accent"), (f"  {key.told}", MUTED)) for key in found]
+    return Content("\n").join(told)

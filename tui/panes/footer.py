@@ -12,7 +12,10 @@ from tui.keymap import PANES, RUN, TALK, Key, shown
 from tui.panes.base import Drawn, Frame, fitted, line
 from tui.styles import MUTED
 
-_TYPING = (("enter", "send"), ("^j", "new line"), ("esc", "leave"), ("tab", "next pane"), ("^c ^c", "quit"))
+_TYPING = (
+    ("enter", "send"), ("esc", "leave"), ("/", "commands"), ("^j", "new line"), ("tab", "next pane"),
+    ("^c ^c", "quit"),
+)  # fmt: skip
 _WRITING = (("esc", "stop the reply"), ("tab", "next pane"), ("^c ^c", "quit"))
 
 

@@ -35,6 +35,8 @@ _HANDLERS: dict[type[Message], Callable[[AppState, Any, float], AppState]] = {
     protocol.ReplyChunk: chat.chunk,
     protocol.ReplyEnded: chat.ended,
     protocol.Probed: inspect.probed,
+    protocol.Remembered: chat.remembered,
+    protocol.ConversationBegan: chat.began,
     protocol.Log: log.logged,
     local.WorkerStarted: run.worker_started,
     local.Rewound: run.rewound,

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 from minagi.protocol import (
     Ack,
+    Continue,
     CorpusFound,
     Failure,
     Goodbye,
     HeldOut,
     Hello,
     Metrics,
-    NewChat,
     Phase,
     Reverted,
     Saved,
+    Set,
     Snapshots,
     Write,
 )
@@ -54,7 +55,7 @@ def worker_started(state: AppState, _event: WorkerStarted, now: float) -> AppSta
     again = state.hello is not None
     state = replace(
         state, link="starting", heard_at=now, phase=Phase(), pending=(), ending=None, failure="", rung="",
-        failure_saved=False, diverged=False,
+        failure_saved=False, diverged=False, learning=False,
     )  # fmt: skip
     return say(state, now, "app", "Starting again from the last checkpoint") if again else state
 
@@ -92,7 +93,8 @@ def hello(state: AppState, event: Hello, now: float) -> AppState:
     """The worker introduces itself, and says from where it goes on."""
     event = replace(event, model=clean_line(event.model, 60))
     state = replace(
-        state, link="live", hello=event, metrics=Metrics(step=event.step, chars=event.chars), diverged=False,
+        chat.greeted(state), link="live", hello=event, metrics=Metrics(step=event.step, chars=event.chars),
+        diverged=False,
         curves=training.cut(state.curves, event.chars),
         gauges=training.cut_gauges(state.gauges, event.chars),
     )  # fmt: skip
@@ -186,9 +188,7 @@ def asked(state: AppState, event: Asked, now: float) -> AppState:
     """The app sent a command: it is pending until its acknowledgement."""
     command = event.command
     state = replace(state, pending=(*state.pending[1 - PENDING_LIMIT :], Pending(command, now)))
-    if isinstance(command, Write):
-        state = chat.said(state, command)
-    return state
+    return chat.asked(state, command) if isinstance(command, (Write, Continue)) else state
 
 
 def ack(state: AppState, event: Ack, now: float) -> AppState:
@@ -198,9 +198,10 @@ def ack(state: AppState, event: Ack, now: float) -> AppState:
     if not event.ok:
         text = event.text or f"The worker refused: {event.command}"
         state = alert(say(state, now, "run", text, "warning"), "warning", text)
-        return chat.refused(state, event.id, text) if isinstance(found, Write) else state
-    if isinstance(found, NewChat):
-        state = replace(state, chat=())
+        return chat.refused(state, event.id, text) if isinstance(found, (Write, Continue)) else state
+    if isinstance(found, Set) and found.key == "learn_from_chat":
+        state = replace(state, learning=found.value is True)
+        return alert(say(state, now, "chat", event.text), "information", event.text)
     return state
 
 

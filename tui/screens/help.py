@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tui import slash
 from tui.keymap import GROUPS, Key, shown
 from tui.screens.dialog import Dialog
 
@@ -18,6 +19,13 @@ SIGNS = (
     ("✶ ◌", "an expert newly born, or dying for want of use"),
     ("━ ⠢ ◆ ★", "loss: smoothed, single steps, held-out, best held-out"),
     ("▴ ↶", "on the loss chart: a checkpoint, a revert"),
+)
+TYPING = (
+    ("enter", "Send"),
+    ("^j", "A new line; shift+enter too, where the terminal tells it apart from enter"),
+    ("↑ ↓", "On the first and last line: what you said before"),
+    ("tab", "Complete a command that is begun"),
+    ("⇞ ⇟", "Page up and page down move the conversation"),
 )
 
 
@@ -50,15 +58,20 @@ def help_text(table: tuple[Key, ...]) -> Content:
     parts: list[str | tuple[str, str]] = []
     for group in GROUPS:
         parts.append((f"{group}\n", "bold $text-accent"))
-        for key in (entry for entry in table if entry.group == group):
+        for key in (entry for entry in table if entry.group == group and entry.keys):
             parts += _entry(" ".join(shown(one) for one in key.keys), key.told)
     parts.append(("While typing\n", "bold $text-accent"))
-    parts += [*_entry("enter", "Send"), *_entry("^j", "A new line")]
+    for name, told in TYPING:
+        parts += _entry(name, told)
+    parts.append(("Typed in the chat\n", "bold $text-accent"))
+    for key in slash.COMMANDS:
+        parts += _entry(f"/{key.slash}", key.told, 18)
+    parts += _entry("//text", "A text that begins with a slash", 18)
     parts.append(("Signs\n", "bold $text-accent"))
     for sign, meaning in SIGNS:
         parts += _entry(sign, meaning)
     return Content.assemble(*parts)
 
 
-def _entry(name: str, told: str) -> list[str | tuple[str, str]]:
-    return [(f"  {name:<10}", "bold"), f"{told}\n"]
+def _entry(name: str, told: str, width: int = 10) -> list[str | tuple[str, str]]:
+    return [(f"  {name:<{width}}", "bold"), f"{told}\n"]

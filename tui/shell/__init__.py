@@ -8,6 +8,7 @@ from functools import partial
 from textual.app import SystemCommand
 from textual.screen import Screen
 
+from tui import slash
 from tui.keymap import PANES, shown
 from tui.shell.looking import Looking
 from tui.shell.running import Running
@@ -32,11 +33,13 @@ class MinagiApp(Running, Talking, Looking):
             return self.state.reply is not None
         if action == "chat":
             return not self.typing
+        if action == "next_pane":
+            return not self.typing or not self.chat_pane.input.matches()  # tab completes a command then
         return True
 
     def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:
         """The command palette: the whole key table, and the theme."""
         for key in self.table:
-            keys = ", ".join(shown(one) for one in key.keys)
+            keys = ", ".join(filter(None, (*(shown(one) for one in key.keys), slash.name_of(key))))
             yield SystemCommand(key.told, keys, partial(self.call_later, self.run_action, key.run))
         yield SystemCommand("Choose a theme", "colours, light and dark", self.action_change_theme)

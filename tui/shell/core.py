@@ -20,7 +20,8 @@ from tui.deck import Desk, bindings
 from tui.keymap import TABLE, Key
 from tui.logbook import Logbook
 from tui.panes.base import Frame, View
-from tui.panes.chat import ChatInput, ChatPane
+from tui.panes.chat import ChatPane
+from tui.panes.chat_input import ChatInput
 from tui.recording import Recording
 from tui.reducers import reduce
 from tui.state import Asked, initial

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minagi import protocol
 from tui.recording import Recording
-from tui.screens.name import NameScreen
+from tui.sanitise import clean_line
+from tui.screens.name import NAME_LIMIT, NameScreen
 from tui.screens.revert import RevertScreen
 from tui.screens.welcome import WelcomeScreen
 from tui.shell.leaving import Leaving
@@ -44,8 +45,14 @@ class Running(Leaving):
         pausing = any(pending.command.type == "pause" for pending in self.state.pending)
         self.ask(protocol.Resume if self.frame.paused or pausing else protocol.Pause)
 
-    def action_checkpoint(self) -> None:
-        self.ask(protocol.Checkpoint)
+    def action_halt(self) -> None:
+        self.ask(protocol.Pause)
+
+    def action_resume(self) -> None:
+        self.ask(protocol.Resume)
+
+    def action_checkpoint(self, name: str = "") -> None:
+        self.ask(protocol.Checkpoint, name=clean_line(name, NAME_LIMIT).strip())
 
     def action_name_checkpoint(self) -> None:
         def save(name: str | None) -> None:

@@ -1,14 +1,18 @@
-"""Keys of the conversation."""
+"""Keys of the conversation, and the commands typed into it."""
 
 from __future__ import annotations
 
 from minagi import protocol
-from tui import exporting
-from tui.panes.chat import ChatInput
+from minagi.errors import UsageError
+from tui import exporting, slash
+from tui.panes.chat_input import SENT_MAX, ChatInput
+from tui.sanitise import clean_line
 from tui.shell.core import Core
 
 REPLY_CHARS = 400
 STRENGTH_STEP, STRENGTH_MOST = 0.5, 10.0
+MANNERS = ("adapted", "raw", "both")
+_WRITING = "It is still writing; esc stops it."
 
 
 class Talking(Core):
@@ -29,35 +33,98 @@ class Talking(Core):
     def action_cancel_reply(self) -> None:
         self.ask(protocol.Cancel)
 
+    # ------------------------------------------------------------------------------------ saying
+
     def on_chat_input_sent(self, event: ChatInput.Sent) -> None:
-        """A text for the model; one at a time."""
+        """A command, or a text for the model; one at a time."""
+        try:
+            taken = self._obey(event.text) if slash.is_command(event.text) else self._say(event.text)
+        except UsageError as error:
+            self._warn(str(error))
+            taken = False
+        if not taken:
+            self.chat_pane.input.put_back(event.text)
+
+    def _obey(self, text: str) -> bool:
+        key, rest = slash.read(text)
+        getattr(self, f"action_{key.acts}")(*([rest] if rest else []))
+        return True
+
+    def _say(self, text: str) -> bool:
         if self.state.reply is not None:
-            self.notify("It is still writing; esc stops it.", markup=False)
-            return
-        strength = None if self.view.raw else self.view.strength
-        if self.ask(
-            protocol.Write, prompt=event.text, chars=REPLY_CHARS, raw=self.view.raw, strength=strength
-        ):
-            self.chat_pane.input.clear()
+            raise UsageError(_WRITING)
+        if len(text) > SENT_MAX:
+            raise UsageError(f"That is {len(text):,} characters; {SENT_MAX:,} can be sent at once.")
+        manner = self.view.manner
+        return self.ask(
+            protocol.Write, prompt=slash.plain(text), chars=REPLY_CHARS, raw=manner == "raw",
+            strength=None if manner == "raw" else self.view.strength, both=manner == "both",
+        )  # fmt: skip
+
+    def action_go_on(self) -> None:
+        """Let the last reply go on where it stopped."""
+        last = self.state.chat[-1] if self.state.chat else None
+        if self.state.reply is not None:
+            self._warn(_WRITING)
+        elif last is None:
+            self._warn("There is no reply to go on with yet.")
+        elif last.replies[0].phase == "finished":
+            self._warn("The last reply came to its own end: there is nothing to go on with.")
+        elif not last.can_go_on:
+            self._warn("The last reply never came: say it again (↑ brings it back).")
+        else:
+            self.ask(protocol.Continue, chars=REPLY_CHARS)
+
+    def action_new_chat(self) -> None:
+        self.ask(protocol.NewChat)
+
+    # ------------------------------------------------------------------------------------ manner
+
+    def action_manner(self) -> None:
+        self.look(manner=MANNERS[(MANNERS.index(self.view.manner) + 1) % len(MANNERS)])
 
     def action_raw(self) -> None:
-        self.look(raw=not self.view.raw)
+        self.look(manner="raw")
+
+    def action_both(self) -> None:
+        self.look(manner="both")
+
+    def action_adapt(self, strength: str = "") -> None:
+        """Adapted replies; raises UsageError for a strength that is none."""
+        try:
+            wanted = float(strength) if strength else self.view.strength
+        except ValueError:
+            wanted = -1.0
+        if not 0.0 <= wanted <= STRENGTH_MOST:
+            shown = clean_line(strength, 30)
+            raise UsageError(f"The strength is a number from 0 to {STRENGTH_MOST:g}, not {shown!r}.")
+        self.look(manner="adapted", strength=wanted)
 
     def action_strengthen(self, steps: int) -> None:
         strength = self.view.strength + steps * STRENGTH_STEP
         self.look(strength=max(0.0, min(STRENGTH_MOST, strength)))
 
-    def action_new_chat(self) -> None:
-        self.ask(protocol.NewChat)
+    def action_learn(self, wish: str = "") -> None:
+        """Read finished exchanges, or no more; raises UsageError for a wish that is neither."""
+        if wish not in ("", "on", "off"):
+            raise UsageError(f"/learn is on or off, not {clean_line(wish, 30)!r}.")
+        on = wish == "on" if wish else not self.state.learning
+        self.ask(protocol.Set, key="learn_from_chat", value=on)
+
+    # ----------------------------------------------------------------------------------- keeping
 
     def action_copy_reply(self) -> None:
-        replies = [turn.text for turn in self.state.chat if turn.role == "model" and turn.text]
-        if replies:
-            self.copy_to_clipboard(replies[-1])
-        self.notify("Copied the last reply." if replies else "There is no reply yet.", markup=False)
+        replies = [exchange.replies[0].text for exchange in self.state.chat]
+        said = [text for text in replies if text]
+        if said:
+            self.copy_to_clipboard(said[-1])
+        self.notify("Copied the last reply." if said else "There is no reply yet.", markup=False)
 
     def action_export(self) -> None:
         try:
             self.notify(exporting.export(self.state, self.clock()), markup=False)
         except OSError as error:
             self.notify(f"Nothing was written: {error.strerror}.", severity="error", markup=False)
+
+    def _warn(self, text: str) -> None:
+        self.notify(text, severity="warning", markup=False)

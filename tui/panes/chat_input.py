@@ -1,0 +1,162 @@
+"""The chat's text field: enter sends, arrows bring back what was said, a long paste stands as one word."""
+
+from __future__ import annotations
+
+import re
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from minagi.steering import CONTROLS
+from tui import slash
+from tui.keymap import Key
+
+SENT_MAX = 1_000_000  # characters
+PASTE_WHOLE = 2_000  # characters of a paste from which on it stands as one word: longer text would be slow
+NEW_LINE = ("ctrl+j", "shift+enter", "alt+enter")  # plain terminals tell only the first apart from enter
+_UNTYPED = dict.fromkeys(code for code in CONTROLS if chr(code) not in "\t\n")
+
+
+class ChatInput(TextArea):
+    """Where you type. `prompts`, newest last, are what the arrows bring back."""
+
+    class Sent(Message):
+        """A text to say to the model, or a command."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Paged(Message):
+        """The conversation should move by `pages`."""
+
+        def __init__(self, pages: int) -> None:
+            super().__init__()
+            self.pages = pages
+
+    def __init__(self) -> None:
+        super().__init__(
+            id="chat-input", compact=True, highlight_cursor_line=False,
+            placeholder="talk to it; enter sends, / for commands",
+        )  # fmt: skip
+        self.cursor_blink = False  # a blink is a redraw, over SSH too
+        self.prompts: tuple[str, ...] = ()
+        self._pastes: dict[str, str] = {}  # the word that stands for it -> text
+        self._back = 0  # how many prompts back the text is; 0 is the one being written
+        self._draft = ""
+
+    # ------------------------------------------------------------------------------------- text
+
+    @property
+    def said(self) -> str:
+        """The whole text, pastes in place."""
+        if not self._pastes:
+            return self.text
+        words = re.compile("|".join(map(re.escape, self._pastes)))
+        return words.sub(lambda match: self._pastes[match[0]], self.text)
+
+    def put(self, text: str) -> None:
+        """Write `text` at the cursor, in the place of what is selected."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_UNTYPED)
+        if len(text) > PASTE_WHOLE:
+            word = f"[paste {len(self._pastes) + 1}: {len(text):,} characters]"
+            self._pastes[word] = text
+            text = word
+        start, end = self.selection
+        self.replace(text, start, end, maintain_selection_offset=False)
+
+    def forget(self) -> None:
+        """Begin with an empty field."""
+        self.clear()
+        self._pastes.clear()
+        self._back = 0
+
+    def put_back(self, text: str) -> None:
+        """A text that was not taken, in front of what was typed since."""
+        since = self.said
+        self.forget()
+        self.put(text + since)
+
+    def matches(self) -> list[Key]:
+        """The commands that what is typed may become."""
+        return slash.matches(self.text)
+
+    def complete(self) -> None:
+        """Make the command begun the first it may become."""
+        key = self.matches()[0]
+        self.text = slash.name_of(key) + (" " if slash.wants(key) else "")
+        self.move_cursor(self.document.end)
+
+    def update_suggestion(self) -> None:
+        """The rest of the first command it may become, in grey."""
+        found = self.matches() if self.cursor_location == self.document.end else []
+        self.suggestion = slash.name_of(found[0])[len(self.text) :] if found else ""
+
+    # ------------------------------------------------------------------------------------- keys
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            self._stop(event)
+            said = self.said
+            if said.strip():
+                self.forget()  # at once: what is typed behind it is another text
+                self.post_message(self.Sent(said))
+        elif event.key in NEW_LINE:
+            self._stop(event)
+            self.insert("\n")
+        elif event.key == "tab" and self.matches():
+            self._stop(event)
+            self.complete()
+        elif not await self._edited(event):
+            await super()._on_key(event)
+
+    async def _edited(self, event: events.Key) -> bool:
+        """Whether the key is one of the field's own, which is then obeyed here and now.
+
+        Textual would let it bubble to the app first, and letters typed behind it overtake it.
+        """
+        for key in event.aliases:
+            for binding in self._bindings.key_to_bindings.get(key, ()):
+                if await self.app.run_action(binding.action, self):
+                    self._stop(event)
+                    return True
+        return False
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        self._stop(event)
+        self.put(event.text)
+
+    def _stop(self, event: events.Event) -> None:
+        event.stop()
+        event.prevent_default()
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """Up, and from the first line on, what was said before."""
+        if select or self.wrapped_document.location_to_offset(self.cursor_location).y > 0:
+            super().action_cursor_up(select)
+        elif self._back < len(self.prompts):
+            self._bring_back(self._back + 1)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """Down, and from the last line on, what was said after that."""
+        last = self.wrapped_document.height - 1
+        if select or self.wrapped_document.location_to_offset(self.cursor_location).y < last:
+            super().action_cursor_down(select)
+        elif self._back:
+            self._bring_back(self._back - 1)
+
+    def _bring_back(self, back: int) -> None:
+        if not self._back:
+            self._draft = self.said
+        self._back = back
+        self._pastes.clear()
+        self.clear()
+        self.put(self.prompts[-back] if back else self._draft)
+
+    def action_cursor_page_up(self) -> None:
+        """The field is low: pages are the conversation's."""
+        self.post_message(self.Paged(-1))
+
+    def action_cursor_page_down(self) -> None:
+        self.post_message(self.Paged(1))
