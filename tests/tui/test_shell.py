@@ -357,10 +357,10 @@ async def test_keys_can_be_remapped() -> None:
     from tui.keymap import table
 
     fake = source()
-    app = MinagiApp(fake, Ui(), table({"pause": "p", "evaluate": "space"}), clock=fr.Clock())
+    app = MinagiApp(fake, Ui(), table({"pause": "w", "evaluate": "space"}), clock=fr.Clock())
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        await press(pilot, "p", "space")
+        await press(pilot, "w", "space")
         assert [type(command) for command in fake.sent] == [p.Pause, p.Evaluate]
         fake.over.set()
 
