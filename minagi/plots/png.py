@@ -151,20 +151,19 @@ def _labelled(axes: Axes, unit: str, log: bool = False) -> None:
 
 
 def _log_ticks(axes: Axes) -> None:
-    """A loss spans less than a decade: label round numbers between, and no others."""
+    """A loss spans less than a decade, and a short run does: label round numbers between, and no others."""
     from matplotlib.ticker import FixedLocator, NullFormatter
 
-    low, high = axes.get_ylim()
-    axes.yaxis.set_major_locator(FixedLocator(marks(low, high, 7, log=True)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        axis.set_major_locator(FixedLocator(marks(low, high, 7, log=True)))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _whole() -> Locator:
     """Marks at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
 
-    return MaxNLocator("auto", integer=True)
+    return MaxNLocator("auto", integer=True, min_n_ticks=1)
 
 
 def _best(axes: Axes, held_out: Curve) -> None:

@@ -88,8 +88,10 @@ class Run:
         x = x if x is not None and x >= 0 else None
         self.train.add(x, _loss(row.get("loss")))
         if row.get("kind") in (None, "val", "done"):  # what else a stream tells repeats its last reading
-            self.held_out.add(x, _loss(row.get("val")), bits(row.get("stderr")))
-            self._add_subjects(x, row.get("subjects"))
+            measured = figure(row["val_chars"]) if "val_chars" in row else x
+            if not self.held_out.x or self.held_out.x[-1] != measured:  # as rows between two readings do
+                self.held_out.add(measured, _loss(row.get("val")), bits(row.get("stderr")))
+                self._add_subjects(measured, row.get("subjects"))
         self.experts.add(x, figure(row.get("experts")))
         self.window.add(x, figure(row.get("context")))
         self.rate.add(x, figure(row.get("lr" if self.stream else "rate")))

@@ -168,7 +168,13 @@ def row(progress: Progress, context: int, factor: float, held_out: protocol.Held
             "chars": known.chars, "loss": known.loss.value,
             "val": score.get("nats"), "stderr": score.get("stderr"),
         }  # fmt: skip
-    return {"loss": progress.loss.value, "context": context, "rate": factor, "subjects": subjects}
+    return {
+        "val_chars": None if held_out is None else held_out.chars,  # when `val` was measured; null: long ago
+        "loss": progress.loss.value,
+        "context": context,
+        "rate": factor,
+        "subjects": subjects,
+    }
 
 
 def reckoning(held_out: protocol.HeldOut) -> Iterator[protocol.Log]:

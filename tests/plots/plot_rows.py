@@ -13,7 +13,8 @@ def read_rows(count: int, model: str = "/models/mine") -> list[dict[str, Any]]:
         uids = list(range(4 + number // 10))
         val = 3.5 * chars**-0.06
         rows.append({
-            "time": 1.79e9 + 300 * number, "model": model, "step": 100 * number, "chars": chars, "val": val,
+            "time": 1.79e9 + 300 * number, "model": model, "step": 100 * number, "chars": chars,
+            "val": val, "val_chars": chars,
             "loss": val * 0.98, "experts": len(uids), "context": 256 + number, "rate": 1 - number / 1000,
             "memory": 10**9, "uid": uids, "use": [1 / len(uids)] * len(uids), "gate": [1.0] * len(uids),
             "subjects": {

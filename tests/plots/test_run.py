@@ -39,6 +39,20 @@ def test_a_run_of_stream() -> None:
     assert run.pool["use"] == [0.5, 0.5]
 
 
+def test_a_reading_stands_where_it_was_made_however_often_it_is_repeated() -> None:
+    """Checkpoints come oftener than readings, and a resumed run has none of its own at first."""
+    rows = read_rows(4)
+    for row in rows[1:3]:
+        row |= {"val_chars": 50_000, "val": rows[0]["val"]}
+    rows[3]["val_chars"] = None
+    run = only(rows)
+    assert run.held_out.x == run.subjects["letters"].x == [50_000]
+    assert len(run.train) == 4
+    for row in rows:
+        del row["val_chars"]
+    assert len(only(rows).held_out) == 4, "written elsewhere: where the row stands"
+
+
 def test_models_are_told_apart_and_the_last_written_is_last() -> None:
     rows = [*read_rows(3, "a"), *read_rows(2, "b"), *read_rows(1, "a")]
     runs = runs_of(rows)

@@ -106,7 +106,11 @@ def test_a_row_says_how_the_run_stands(home: Home) -> None:
         assert len(row[name]) == len(experts) == row["experts"] == 7
     assert row["time"] > 0 and row["memory"] > 0 and row["model"] == str(home.weights)
     assert (row["step"], row["chars"], row["context"], row["rate"]) == (5, session.chars, 24, 1.0)
-    assert row["val"] == session.progress.val and row["loss"] == session.progress.loss.value
+    assert (
+        row["val_chars"] == session.chars
+        and row["val"] == session.progress.val
+        and row["loss"] == session.progress.loss.value
+    )
     assert set(row["subjects"]) == {"letters", "logbook"}
     for subject in row["subjects"].values():
         assert set(subject) == {"chars", "loss", "val", "stderr"} and subject["val"] > 0
