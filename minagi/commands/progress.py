@@ -189,7 +189,7 @@ def _sampled(sampled: protocol.Sampled) -> str:
         said.append(
             f"{sample.get('subject', '')}: after …{_brief(prompt[-40:])!r} it writes {_brief(written)!r}"
         )
-    return "\n".join([*said, f"More in {sampled.path}."] if sampled.path else said)
+    return "\n".join(said)
 
 
 def _brief(text: str) -> str:

@@ -181,7 +181,9 @@ class Data:
     shuffle_seed: int = _key(0, "seed of the order of reading", low=0, high=2**63 - 1)
     passage: int = _key(32_768, "characters read in one visit to a file", low=1, high=1_000_000_000)
     eval_chars: int = _key(122_880, "held-out characters measured at a time", low=1, high=1_000_000_000)
-    history: Path = _key("runs/history.jsonl", "one line a checkpoint", path=True)
+    history: Path = _key(
+        "runs/history.jsonl", "file with a line a checkpoint; other records lie beside it", path=True
+    )
 
 
 @dataclass(frozen=True)

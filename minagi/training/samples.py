@@ -26,7 +26,7 @@ from minagi.training.writing import Writer
 FILE_MAX = 16 * 1024 * 1024  # bytes
 KEPT = 2  # such files, beside the one that is written
 PROMPT_CHARS = 96
-SUBJECTS_MAX = 8  # a time; where there are more they take turns
+SUBJECTS_MAX = 4  # a time; where there are more they take turns
 GRAM = 8  # characters
 
 
@@ -93,7 +93,6 @@ class Sampling:
 
     def begin(self, corpus: Corpus, window: int) -> None:
         """Begin to write."""
-        self._sampled_at = self._clock()
         self._seconds, self._chars = 0.0, 0
         self._writing = self._samples(self._chosen(corpus), window)
 
@@ -111,7 +110,8 @@ class Sampling:
                 next(self._writing)
         except StopIteration as end:
             self._writing = None
-            self._seconds += self._clock() - began
+            self._sampled_at = self._clock()  # training has the whole time until the next
+            self._seconds += self._sampled_at - began
             yield from self._tell(end.value, figures())
         else:
             self._seconds += self._clock() - began
@@ -155,10 +155,12 @@ class Sampling:
         if self._file is not None:
             try:
                 self._file.append(page(samples, figures, speed).encode("utf-8", "replace"))
-                kept = str(self._file.path)
             except OSError as error:
                 text = f"The samples could not be written to {self._file.path}: {error.strerror or error}."
                 yield Log(at=time.time(), level="warning", topic="run", text=text)
+            else:
+                kept = str(self._file.path)
+                yield Log(at=time.time(), topic="run", text=f"What it writes now is in {kept}.")
         yield protocol.Sampled(
             at=time.time(), path=kept, chars_per_second=speed, samples=[vars(sample) for sample in samples]
         )

@@ -2,7 +2,7 @@
 
 The log is everything a run says but its pulse.
 
-One event a line as on the wire, with `at` and `model` (the weights directory) added where it says
+One event a line as on the wire, with `at` and `weights` (the model's directory) added where it says
 neither: several runs may write to one file. Never a reason to end a run.
 """
 
@@ -32,8 +32,8 @@ LOGGED = (
 class EventLog:
     """A channel that also keeps what is said over it, and has `redraw` draw it now and then."""
 
-    def __init__(self, channel: ChannelLike, path: Path, model: str, redraw: Redraw | None = None) -> None:
-        self._channel, self._model, self._redraw = channel, model, redraw
+    def __init__(self, channel: ChannelLike, path: Path, weights: str, redraw: Redraw | None = None) -> None:
+        self._channel, self._weights, self._redraw = channel, weights, redraw
         self._file = RecordFile(path, FILE_MAX, KEPT)
         self._told: set[str] = set()
 
@@ -65,8 +65,8 @@ class EventLog:
         self._channel.finish()
 
     def _keep(self, message: Message) -> str:
-        body = {"at": 0.0, "model": self._model} | json.loads(protocol.encode(message))
-        body["at"] = body["at"] or time.time()
+        body = json.loads(protocol.encode(message))
+        body |= {"at": body.get("at") or time.time(), "weights": self._weights}
         try:
             self._file.append(json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
         except OSError as error:
@@ -81,6 +81,6 @@ def logged(channel: ChannelLike, request: SessionRequest) -> ChannelLike:
     path = beside(settings.data.history, "events.jsonl")
     if request.dry_run or path is None:
         return channel
-    model = str(request.weights.absolute())
-    redraw = Redraw(settings.data.history, model, settings.plots.last) if settings.plots.enabled else None
-    return EventLog(channel, path, model, redraw)
+    weights = str(request.weights.absolute())
+    redraw = Redraw(settings.data.history, weights, settings.plots.last) if settings.plots.enabled else None
+    return EventLog(channel, path, weights, redraw)

@@ -175,6 +175,12 @@ def test_they_come_every_so_many_minutes_or_never(home: Home) -> None:
     session.sampling._sampled_at = 0.0
     assert not sampled(session, 5)
     now[0] = 600.0
+    said = drive(session, 5)
+    (event,) = of(protocol.Sampled, said)
+    assert [log.text for log in of(protocol.Log, said)] == [f"What it writes now is in {event.path}."]
+    now[0] = 1199.0
+    assert not sampled(session, 2)
+    now[0] = 1201.0
     assert len(sampled(session, 5)) == 1
     session.close()
     never = home.open({"training.sample_every": 0}, weights=home.root / "other")
@@ -204,7 +210,7 @@ def test_many_subjects_take_turns(home: Home, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_trouble_with_the_file_is_told_and_ends_nothing(home: Home) -> None:
-    (home.root / "runs" / "samples.txt").mkdir(parents=True)
+    (home.root / "runs" / "samples.txt").mkdir(parents=True)  # in the way
     session = home.open(OFTEN, sample_chars=2)
     said = drive(session, 3)
     session.close()

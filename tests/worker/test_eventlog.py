@@ -47,7 +47,7 @@ def test_everything_is_passed_on_and_the_discrete_is_kept(tmp_path: Path) -> Non
     kept = rows(tmp_path / "runs" / "events.jsonl")
     assert [row["type"] for row in kept] == ["hello", "held_out", "window", "log", "sampled", "goodbye"]
     assert all(row["at"] > 0 for row in kept) and kept[1]["at"] == 5.0
-    assert {row["model"] for row in kept[1:]} == {str(tmp_path / "w")}
+    assert {row["weights"] for row in kept} == {str(tmp_path / "w")}
     assert kept[1]["nats"] is None, "plain JSON has no NaN"
 
 
