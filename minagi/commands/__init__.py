@@ -4,6 +4,7 @@ COMMANDS = {  # in the order --help lists them
     "read": "read text and learn from it",
     "write": "write on after a prompt",
     "eval": "measure how well a model predicts a text",
+    "forget": "what reading a new subject would cost the old ones",
     "probe": "whether depth follows difficulty, by additions",
     "pack": "make a corpus of files, for stream",
     "stream": "read packed corpora by a schedule",

@@ -1,6 +1,6 @@
 """Settings: typed, documented, checked, and always able to say where a value came from."""
 
-from minagi.config.loading import LoadedSettings, load_settings, profiles, with_profile
+from minagi.config.loading import LoadedSettings, load_settings, profiles, with_profile, with_values
 from minagi.config.settings import (
     KEYS,
     Data,
@@ -20,4 +20,5 @@ from minagi.config.settings import (
 __all__ = [
     "KEYS", "Data", "Decoding", "Growth", "Hardware", "Key", "LoadedSettings", "Model", "Plots", "Pool",
     "Prune", "Settings", "Training", "Ui", "load_settings", "profiles", "with_profile",
+    "with_values",
 ]  # fmt: skip

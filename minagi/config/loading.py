@@ -12,7 +12,7 @@ import dataclasses
 import difflib
 import os
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,14 @@ def with_profile(loaded: LoadedSettings, profile: str) -> LoadedSettings:
     layers = [layer for layer in loaded.layers if layer.rank != _PROFILE]
     layers.append(_profile_layer(profile))
     return _lay(layers, profile, loaded.base, loaded.explicit, loaded.notice, loaded.home)
+
+
+def with_values(loaded: LoadedSettings, values: Mapping[str, object]) -> LoadedSettings:
+    """The same settings with `values` ("section.key" -> value) laid over all else. Raises UsageError."""
+    layer = replace(_command_layer(values, loaded.home), origin="the program")
+    return _lay(
+        [*loaded.layers, layer], loaded.profile, loaded.base, loaded.explicit, loaded.notice, loaded.home
+    )
 
 
 def profiles() -> list[str]:

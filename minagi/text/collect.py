@@ -98,7 +98,8 @@ def collect(
         if subject.train or subject.held_out:
             subjects.append(subject)
     subjects += [Subject(name, root, (), tuple(files)) for name, (root, files) in apart.items()]
-    corpus = Corpus(tuple(subjects), skipped.counts, skipped.examples, choice)
+    given = tuple(path.absolute() for path in paths)
+    corpus = Corpus(tuple(subjects), skipped.counts, skipped.examples, choice, given)
     found = corpus.chars + (0 if measured else corpus.held_out_chars)
     if found < FEWEST_CORPUS_BYTES:
         raise UsageError(_nothing(paths, found, skipped))

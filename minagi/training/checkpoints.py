@@ -29,6 +29,11 @@ def ours_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return ours if isinstance(ours, dict) else {}
 
 
+def texts(value: Any) -> list[str]:
+    """The texts of a list that a manifest may hold."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
 @dataclass
 class _Begun:
     """A checkpoint whose state was taken: what there is to tell of it when it is complete."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Se
     loaded, profile, why = settled(request.loaded, store, ours, fresh, request.device)
     settings = loaded.settings
     held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
-    exclude = _not_text(request, settings)
+    exclude = not_text(request.paths, request.weights, settings)
     choice = ours.get("held_out")
     choice = choice if isinstance(choice, dict) else None
     corpus = collect(
@@ -100,14 +100,14 @@ def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Se
     return Session(engine, loaded, corpus, reader, watcher, start, records)
 
 
-def _not_text(request: SessionRequest, settings: Settings) -> tuple[Path, ...]:
+def not_text(paths: Sequence[Path], weights: Path, settings: Settings) -> tuple[Path, ...]:
     """Folders that may lie below what is read and are not to be: the weights, and the records of runs.
 
     A records folder that was itself given to read, or holds what was, stays.
     """
     records = settings.data.history.parent.resolve()
-    given = any(path.resolve().is_relative_to(records) for path in request.paths)
-    return (request.weights,) if given else (request.weights, records)
+    given = any(path.resolve().is_relative_to(records) for path in paths)
+    return (weights,) if given else (weights, records)
 
 
 def open_engine(store: Store, settings: Settings, device: str, seed: int) -> tuple[Engine, list[str]]:

@@ -23,7 +23,7 @@ from minagi.text.watch import CorpusWatcher
 from minagi.training import report
 from minagi.training.chat import Chat
 from minagi.training.chat_records import ChatRecords
-from minagi.training.checkpoints import OURS, Checkpoints, ours_of
+from minagi.training.checkpoints import OURS, Checkpoints, ours_of, texts
 from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
 from minagi.training.history import History
@@ -44,7 +44,10 @@ FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
 
 class Trainer:
-    """Reads a corpus with an engine. See `minagi.worker.loop.TrainerLike` for how it is driven."""
+    """Reads a corpus with an engine. See `minagi.worker.loop.TrainerLike` for how it is driven.
+
+    Without a watcher the corpus stays what it is, whatever becomes of its files.
+    """
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Trainer:
         loaded: LoadedSettings,
         corpus: Corpus,
         reader: LaneReader,
-        watcher: CorpusWatcher,
+        watcher: CorpusWatcher | None,
         start: Start,
         records: ChatRecords,
         clock: Callable[[], float] = time.monotonic,
@@ -78,6 +81,7 @@ class Trainer:
         self.guard = Guard(start.revert_factor, start.max_reverts)
         self.stepper = Stepper(engine, settings.training, start)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
+        self._paths: list[str] = []  # what earlier runs were given to read
         self.checkpoints = Checkpoints(
             engine,
             self.progress,
@@ -150,6 +154,7 @@ class Trainer:
                 "best": self.guard.best,
                 "measured": self.corpus.measured,
                 "held_out": {**self._choice, **self.corpus.choice},
+                "paths": list(dict.fromkeys([*self._paths, *map(str, self.corpus.paths)])),
             },
         }
 
@@ -162,6 +167,7 @@ class Trainer:
         self.window.load_state(part.get("window"), manifest.get("context_now"), self.progress.chars)
         self.reader.restore(part.get("reader", {}))
         self._choice = part.get("held_out", {})
+        self._paths = texts(ours.get("paths"))
         self.guard.best = number(ours.get("best"))
         if ours.get("measured") != self.corpus.measured:
             self._forget_readings()
@@ -258,7 +264,7 @@ class Trainer:
             yield from self.checkpoints.begin("auto")
 
     def _watch(self) -> Iterator[Message]:
-        change = self.watcher.poll()
+        change = self.watcher.poll() if self.watcher else None
         if change is None:
             return
         self._choice |= self.corpus.choice
