@@ -119,7 +119,8 @@ def main(argv: Sequence[str], open_study: Callable[[ForgetRequest], StudyLike] |
     if study.points:
         described = study.describe()
         if arguments.json:
-            put_json({**described, "chance": CHANCE, "points": report(study.points, described["new"])})
+            points = report(study.points, described["new"])
+            put_json({**described, "stopped": signals.received, "chance": CHANCE, "points": points})
         else:
             _tell(study.points, described["new"])
     return EXIT_INTERRUPTED if signals.received else EXIT_OK
@@ -154,10 +155,9 @@ def _request(arguments: argparse.Namespace) -> ForgetRequest:
 
 
 def _points(text: str) -> tuple[int, ...]:
-    numbers = tuple(natural(part.strip()) for part in text.split(",", 1000))
-    if len(numbers) > 1000:
+    if text.count(",") >= 1000:
         raise argparse.ArgumentTypeError("at most 1,000 points are scored")
-    return numbers
+    return tuple(natural(part.strip()) for part in text.split(","))
 
 
 def _share(text: str) -> float:

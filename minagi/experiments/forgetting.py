@@ -81,8 +81,9 @@ class Cost:
 
     @property
     def gained_per_lost(self) -> float | None:
-        """Nats gained for each nat lost; None where nothing was lost."""
-        return self.gained.nats / self.lost.nats if self.lost.nats > 0 else None
+        """Nats gained for each nat lost; None where no more was lost than its own standard error."""
+        lost = self.lost.nats
+        return self.gained.nats / lost if lost > (self.lost.stderr or 0) else None
 
 
 def cost(before: Point, after: Point) -> Cost:

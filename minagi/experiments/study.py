@@ -18,17 +18,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from minagi.config import LoadedSettings, Settings, with_values
-from minagi.errors import MinagiError, UsageError
+from minagi.config import Settings, with_values
+from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.experiments.forgetting import ForgetRequest, Point, Scored
 from minagi.protocol import Message, Phase
 from minagi.text.collect import collect
 from minagi.text.corpus import Corpus, Subject, shown_path
 from minagi.text.lanes import LaneReader, WindowOfText
 from minagi.training.checkpoints import ours_of, texts
-from minagi.training.session import not_text, open_reader
-from minagi.training.start import Start
-from minagi.training.trainer import Trainer
+from minagi.training.request import SessionRequest
+from minagi.training.session import not_text, open_session
 from minagi.weights import Store
 
 
@@ -38,36 +37,41 @@ class Study:
     def __init__(self, request: ForgetRequest) -> None:
         """Opens the model and finds the text. Raises MinagiError in words."""
         self.request = request
-        loaded = request.loaded
-        if request.plain:
-            with Store.open(request.weights, write=False) as store:
-                experts = max(1, len(store.uids))
-            loaded = with_values(loaded, _plain(experts))
-        self._opened = open_reader(request.weights, loaded, request.device)
+        with Store.open(request.weights, write=False) as store:
+            if not store.exists:
+                raise WeightsError(f"{request.weights} holds no model yet, so there is nothing to forget.")
+            experts = len(store.uids)
+        loaded = with_values(request.loaded, _plain(experts)) if request.plain else request.loaded
+        # A run that went back to where it began would measure nothing: it goes on, or it ends in words.
+        self._session = open_session(
+            SessionRequest(
+                (request.new,), request.weights, loaded, device=request.device, seed=request.seed,
+                lr_reset=request.plain, revert_factor=math.inf, max_reverts=0,
+            )
+        )  # fmt: skip
         try:
-            self._begin(replace(loaded, settings=self._opened.settings))
+            self._begin()
         except BaseException:
-            self._opened.close()
+            self._session.close()
             raise
 
-    def _begin(self, loaded: LoadedSettings) -> None:
-        request, engine = self.request, self._opened.engine
-        self.settings = settings = loaded.settings
-        self.seed = seed = settings.data.shuffle_seed if request.seed is None else request.seed
-        ours = ours_of(engine.store.manifest)
+    def _begin(self) -> None:
+        """Have the session read what this is about, and nothing else that may turn up."""
+        request, session = self.request, self._session
+        self.settings, self.seed = session.settings, session.start.seed
+        ours = ours_of(session.engine.store.manifest)
         self.new = new_subject(request)
-        self.known = known_subjects(request, settings, ours, self.new)
+        old = known_text(request, self.settings, ours, self.new)
+        self.known = tuple(subject for subject in old.subjects if subject.held_out)
         self.notice = _read_before(self.new, ours)
-        read = (self.new, *self.known) if request.interleave else (self.new,)
+        read = (self.new, *old.subjects) if request.interleave else (self.new,)
         if request.plain:  # without held-out text nothing moves the rate
             read = tuple(replace(subject, held_out=()) for subject in read)
         self.reader = SharedReader(
-            Corpus((self.new,)), Corpus(self.known), request.interleave, settings.data.passage, seed
+            Corpus((self.new,)), old, request.interleave, self.settings.data.passage, self.seed
         )
-        # A run that went back to where it began would measure nothing: it goes on, or it ends in words.
-        start = Start(seed, dry_run=True, lr_reset=request.plain, revert_factor=math.inf, max_reverts=0)
-        self.trainer = Trainer(engine, loaded, Corpus(read), self.reader, None, start)
-        self.window = self.trainer.window.context  # of every score, however far it grows meanwhile
+        session.corpus, session.reader, session.watcher = Corpus(read), self.reader, None
+        self.window = session.window.context  # of every score, however far it grows meanwhile
         self.points: list[Point] = []
 
     @property
@@ -97,7 +101,7 @@ class Study:
         request = self.request
         for due in sorted({0, *request.points, request.chars}):
             while self.chars < due:
-                yield from self.trainer.step()
+                yield from self._session.step()
             point = yield from self._score()
             self.points.append(point)
             yield point
@@ -105,7 +109,7 @@ class Study:
     def _score(self) -> Generator[Message, None, Point]:
         model, data = self.settings.model, self.settings.data
         held_out = Corpus((self.new, *self.known))
-        slices = self._opened.engine.evaluator.held_out(
+        slices = self._session.engine.evaluator.held_out(
             held_out, data.eval_chars, model.context_end, self.window, self.settings.training.chunk
         )
         try:
@@ -124,7 +128,7 @@ class Study:
 
     def close(self) -> None:
         """Give back files and memory; the directory is as it was."""
-        self._opened.close()
+        self._session.close()
 
 
 class SharedReader(LaneReader):
@@ -170,12 +174,10 @@ def new_subject(request: ForgetRequest) -> Subject:
     return Subject(shown_path(root.name or str(root)), root, train, held_out)
 
 
-def known_subjects(
-    request: ForgetRequest, settings: Settings, ours: dict[str, Any], new: Subject
-) -> tuple[Subject, ...]:
-    """What the model has read, without what lies in the new text. Raises UsageError when nothing is left.
+def known_text(request: ForgetRequest, settings: Settings, ours: dict[str, Any], new: Subject) -> Corpus:
+    """What the model has read, without what lies in the new text. Raises UsageError where none can be scored.
 
-    What an earlier run held out stays held out. Subjects too short to be scored are left out.
+    What an earlier run held out stays held out.
     """
     paths = request.old or recorded_paths(ours)
     if not paths:
@@ -184,29 +186,25 @@ def known_subjects(
             "Name it: --old PATH."
         )
     held_out = settings.data.held_out if settings.data.held_out.is_dir() else None
-    choice = ours.get("held_out")
-    corpus = collect(
-        paths,
-        held_out,
-        choice if isinstance(choice, dict) else None,
-        not_text(paths, request.weights, settings),
-    )
+    recorded = ours.get("held_out")
+    recorded = recorded if isinstance(recorded, dict) else None
+    found = collect(paths, held_out, recorded, not_text(paths, request.weights, settings))
     fresh = {span.path for span in (*new.train, *new.held_out)}
     known = []
-    for subject in corpus.subjects:
+    for subject in found.subjects:
         train = tuple(span for span in subject.train if span.path not in fresh)
         scored = tuple(span for span in subject.held_out if span.path not in fresh)
         name = f"{subject.name} (known)" if subject.name == new.name else subject.name
-        if scored:
-            known.append(Subject(name, subject.root, train, scored))
-    if not known:
+        known.append(Subject(name, subject.root, train, scored))
+    corpus = Corpus(tuple(known))
+    if not corpus.held_out_chars:
         raise UsageError(
             f"Nothing is left of the known text to be scored beside {shown_path(request.new)}. "
             "Name more of it with --old PATH."
         )
-    if request.interleave and not any(subject.train for subject in known):
-        raise UsageError("The known text is only there to be scored, none of it to be read: no --interleave.")
-    return tuple(known)
+    if request.interleave and not corpus.chars:
+        raise UsageError("Nothing is left of the known text to be read again: leave out --interleave.")
+    return corpus
 
 
 def recorded_paths(ours: dict[str, Any]) -> tuple[Path, ...]:

@@ -1,0 +1,8 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(
+    0, str(Path(__file__).parent.parent / "training")
+)  # tiny sessions live with the trainer's tests
