@@ -43,7 +43,7 @@ class Study:
             experts = len(store.uids)
         loaded = with_values(request.loaded, _plain(experts)) if request.plain else request.loaded
         # A run that went back to where it began would measure nothing: it goes on, or it ends in words.
-        self._session = open_session(
+        self.session = open_session(
             SessionRequest(
                 (request.new,), request.weights, loaded, device=request.device, seed=request.seed,
                 lr_reset=request.plain, revert_factor=math.inf, max_reverts=0,
@@ -52,12 +52,12 @@ class Study:
         try:
             self._begin()
         except BaseException:
-            self._session.close()
+            self.session.close()
             raise
 
     def _begin(self) -> None:
         """Have the session read what this is about, and nothing else that may turn up."""
-        request, session = self.request, self._session
+        request, session = self.request, self.session
         self.settings, self.seed = session.settings, session.start.seed
         ours = ours_of(session.engine.store.manifest)
         self.new = new_subject(request)
@@ -101,7 +101,7 @@ class Study:
         request = self.request
         for due in sorted({0, *request.points, request.chars}):
             while self.chars < due:
-                yield from self._session.step()
+                yield from self.session.step()
             point = yield from self._score()
             self.points.append(point)
             yield point
@@ -109,7 +109,7 @@ class Study:
     def _score(self) -> Generator[Message, None, Point]:
         model, data = self.settings.model, self.settings.data
         held_out = Corpus((self.new, *self.known))
-        slices = self._session.engine.evaluator.held_out(
+        slices = self.session.engine.evaluator.held_out(
             held_out, data.eval_chars, model.context_end, self.window, self.settings.training.chunk
         )
         try:
@@ -128,7 +128,7 @@ class Study:
 
     def close(self) -> None:
         """Give back files and memory; the directory is as it was."""
-        self._session.close()
+        self.session.close()
 
 
 class SharedReader(LaneReader):
