@@ -63,7 +63,7 @@ class Corpus:
     skipped: Mapping[str, int] = field(default_factory=dict)  # reason in words -> files
     skipped_examples: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # the first few of each
     choice: Choice = field(default_factory=dict)  # what was held out automatically; kept with the model
-    paths: tuple[Path, ...] = ()  # the files and folders that were given, absolute; kept with the model
+    paths: tuple[Path, ...] = field(default=(), compare=False)  # as they were given, absolute; kept likewise
 
     @property
     def chars(self) -> int:
