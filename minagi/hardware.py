@@ -99,6 +99,9 @@ def prepare_environment(
     given = environ.get("OMP_NUM_THREADS", "")
     count = threads or (int(given) if given.isdigit() and int(given) > 0 else default_threads())
     environ["OMP_NUM_THREADS"] = str(count)
+    environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy multiplies single characters: nothing to share out
     if shares:
         environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0", GOMP_SPINCOUNT="0")
     if hardware.expandable_segments and sys.platform == "linux":

@@ -26,12 +26,15 @@ class Text:
 
     def reserve(self, characters: int) -> None:
         """Make room for `characters` more."""
-        need = self.position + characters
-        if need > self._kv.shape[2]:
+        self._grow(self.position + characters)
+
+    def _grow(self, need: int) -> None:
+        held = self._kv.shape[2]
+        if need > held:
             size = list(self._kv.shape)
-            size[2] = max(need, 2 * size[2])
+            size[2] = max(need, 2 * held)
             bigger = self._kv.new_empty(size)
-            bigger[:, :, : self.position] = self._kv[:, :, : self.position]
+            bigger[:, :, :held] = self._kv
             self._kv = bigger
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,6 +48,17 @@ class Text:
         if k.requires_grad:
             return torch.cat((self._kv[layer, 0, :past], k)), torch.cat((self._kv[layer, 1, :past], v))
         return self._kv[layer, 0, :end], self._kv[layer, 1, :end]
+
+    def keys_and_values(self) -> tuple[Tensor, Tensor]:
+        """What is held, [layers, H, position, hd] each, in fp32."""
+        held = self._kv[:, :, : self.position].float()
+        return held[:, 0].transpose(1, 2).contiguous(), held[:, 1].transpose(1, 2).contiguous()
+
+    def put(self, keys: Tensor, values: Tensor, places: slice) -> None:
+        """Take the keys and values of characters read elsewhere, [layers, H, places, hd] each."""
+        self._grow(places.stop)
+        self._kv[:, 0, places] = keys.transpose(1, 2)
+        self._kv[:, 1, places] = values.transpose(1, 2)
 
     def append_from(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Put the same k, v behind `layer` and every deeper one (a halted character's carried keys)."""

@@ -140,6 +140,12 @@ class ExpertSlots:
         """The matrices that forwards compute with, by level."""
         return self._averages if self._average_used else self._newest
 
+    def in_use(self) -> list[tuple[Tensor, Tensor]]:
+        """The stacks (up, down) of every level, fp32, that forwards compute with."""
+        if self._average_used:
+            return [(level.up_a, level.down_a) for level in self.levels]
+        return [(level.up, level.down) for level in self.levels]
+
     def use_average(self, average: bool) -> None:
         """Whether forwards compute with the averages of the weights, or with the newest."""
         if self.averaged and average != self._average_used:

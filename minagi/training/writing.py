@@ -10,8 +10,9 @@ import torch
 
 from minagi.config import Decoding
 from minagi.model.decoding import Suppression
-from minagi.model.reading import Reading, read
+from minagi.model.reading import read
 from minagi.model.routing import Forward
+from minagi.model.single import SingleReader, serves
 from minagi.text.alphabet import ID_OF
 from minagi.training.engine import Engine
 
@@ -38,32 +39,41 @@ class Writer:
         self._ids: list[int] = []
         self._generator = torch.Generator().manual_seed(0)  # select_temperature draws alike for every reply
         self._text = engine.net.new_text(min(self.window, 512))
+        self._single: SingleReader | None = None  # reads this text on, once its beginning was read
 
     def write(self, prompt: Sequence[int], chars: int, ends: Sequence[int] = ()) -> Iterator[Character]:
         """Read the prompt (at least one id), then write up to `chars` characters, or one of `ends`."""
         self._suppression.saw(prompt)
-        reading, loads = self._read(list(prompt)[-self.window + 1 :])
+        logits, rows, loads = self._read(list(prompt)[-self.window + 1 :])
         for left in reversed(range(chars)):
-            chosen = self._suppression.choose(reading.logits[-1].cpu().numpy())
-            yield Character(chosen, int(reading.rows[-1]), loads)
+            chosen = self._suppression.choose(logits)
+            yield Character(chosen, rows, loads)
             if chosen in ends or not left:
                 return
             self._suppression.saw([chosen])
-            reading, loads = self._read([chosen])
+            logits, rows, loads = self._read([chosen])
 
-    def _read(self, ids: list[int]) -> tuple[Reading, int]:
-        """Read on; a full window first starts over from its last half, at position 0."""
+    def _read(self, ids: list[int]) -> tuple[np.ndarray, int, int]:
+        """Read on: logits of the last id, its rows, and experts loaded. A full window first starts over
+        from its last half, at position 0."""
         if len(self._ids) + len(ids) > self.window:
             ids = [*self._ids[-(self.window // 2) :], *ids][-self.window :]
             self._ids = []
             self._text = self.engine.net.new_text(self.window)
+            self._single = None
         self._ids += ids
-        pool = self.engine.pool
+        net, pool, routing = self.engine.net, self.engine.pool, self.engine.routing
         before = pool.loads
-        tensor = torch.tensor(ids, device=self.engine.net.tok_emb.weight.device)
-        forward = Forward(pool, self._text, self.engine.routing, generator=self._generator)
-        reading = read(self.engine.net, tensor, forward)
-        return reading, pool.loads - before
+        if len(ids) == 1 and self._text.position and serves(net, routing):
+            self._single = self._single or SingleReader(net, pool, routing, self._text)
+            logits, rows = self._single.read(ids[0])
+            return logits, rows, pool.loads - before
+        if self._single is not None:
+            self._single.give_back()
+            self._single = None
+        tensor = torch.tensor(ids, device=net.tok_emb.weight.device)
+        reading = read(net, tensor, Forward(pool, self._text, routing, generator=self._generator))
+        return reading.logits[-1].cpu().numpy(), int(reading.rows[-1]), pool.loads - before
 
 
 class Conversation:

@@ -113,7 +113,13 @@ def test_a_full_window_starts_over_from_its_last_half(
         reads.append((forward.text.position, ids.tolist()))  # type: ignore[attr-defined]
         return real(net, ids, forward)  # type: ignore[arg-type]
 
+    class Watched(writing_module.SingleReader):
+        def read(self, symbol: int) -> tuple[np.ndarray, int]:
+            reads.append((self.text.position, [symbol]))
+            return super().read(symbol)
+
     monkeypatch.setattr(writing_module, "read", watched)
+    monkeypatch.setattr(writing_module, "SingleReader", Watched)
     ids = written(engine, b"0123456", 30, window=10)
     text = [*b"0123456", *ids]
     place = 0
@@ -137,6 +143,16 @@ def test_what_follows_a_restart_is_what_its_text_alone_gives(engine: Engine) -> 
 def test_a_prompt_longer_than_the_window_is_read_from_its_end(engine: Engine) -> None:
     long = b"x" * 500 + b"The letters"
     assert written(engine, long, 6, window=12) == written(engine, long[-11:], 6, window=12)
+
+
+def test_a_text_that_is_gone_on_with_is_the_text_that_was_written(engine: Engine) -> None:
+    """A writer that is given more to read goes on from all it holds, however each part was read."""
+    writer = Writer(engine, 64, 0.0, PLAIN)
+    first = [c.id for c in writer.write(list(b"The letters"), 6)]
+    more = [c.id for c in writer.write(list(b" and the words"), 6)]
+    assert written(engine, b"The letters", 6) == first
+    assert len(more) == 6
+    assert writer._text.position == 11 + 5 + 14 + 5
 
 
 def test_the_smallest_windows(engine: Engine) -> None:

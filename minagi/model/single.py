@@ -1,0 +1,281 @@
+"""Reading one character at a time on a processor: what `reading.read` computes, for the written character.
+
+A written character is a few hundred products of one row. A call into torch costs more than most of these,
+so all but the largest matrices are multiplied by numpy, in fp32 and on the parameters' own memory; the
+largest, which are about reading memory, by torch in the compute precision (docs/decisions/speed.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from minagi.model.cache import Text
+from minagi.model.layers import Attention, Block, Linear, LowPrecision, SwiGLU
+from minagi.model.network import Network
+from minagi.model.routing import Card, Forward, PoolMlp
+from minagi.model.shape import NORM_EPS, Routing
+from minagi.pool.slots import ExpertSlots
+
+LARGE = 1 << 20  # numbers from which a matrix is left to torch
+Array = np.ndarray
+Product = Callable[[Array], Array]  # a vector through a matrix
+
+
+def serves(net: Network, routing: Routing) -> bool:
+    """Whether this kind of network can be read so: halting with freeze, nothing drawn, on a processor."""
+    on_processor = net.tok_emb.weight.device.type == "cpu"
+    return on_processor and net.freezes and routing.select_temperature == 0
+
+
+def product(weight: Tensor, low: Tensor) -> Product:
+    """x -> weight · x for a matrix [out, in] in fp32 and its copy in the compute precision."""
+    if weight.numel() < LARGE:
+        return cast(Product, weight.detach().numpy().dot)
+    turned = low.detach().t()
+
+    def multiply(x: Array) -> Array:
+        return torch.mm(torch.from_numpy(x)[None].to(turned.dtype), turned)[0].float().numpy()
+
+    return multiply
+
+
+class _Attention:
+    """One block's attention: norm, projections."""
+
+    def __init__(self, block: Block, precision: LowPrecision) -> None:
+        self.norm = _vector(block.ln1.weight)
+        attention: Attention = block.attn
+        self.qkv = _product(attention.qkv, precision)
+        self.proj = _product(attention.proj, precision)
+
+
+class _Dense(_Attention):
+    """A block of the prelude."""
+
+    def __init__(self, block: Block, precision: LowPrecision) -> None:
+        super().__init__(block, precision)
+        mlp = cast(SwiGLU, block.mlp)
+        self.norm2 = _vector(block.ln2.weight)
+        self.w1, self.w3, self.w2 = (_product(linear, precision) for linear in (mlp.w1, mlp.w3, mlp.w2))
+
+
+class _Expert(NamedTuple):
+    """The products of one slot, a pair a level: into the hidden units (w1 over w3), and out of them."""
+
+    levels: list[tuple[Product, Product]]
+
+
+class SingleReader:
+    """Reads on behind what `text` holds, and is the only one to do so until `give_back`. See `serves`.
+
+    The text's vote and position stay its own; its keys and values are taken over, [layers, H, capacity, hd].
+    Everything else is the parameters' own memory, so a step between two characters is seen.
+    """
+
+    def __init__(self, net: Network, card: Card, routing: Routing, text: Text) -> None:
+        self.net, self.card, self.routing, self.text = net, card, routing, text
+        self._taken = text.position  # characters whose keys the text has itself
+        self._keys, self._values = (part.numpy() for part in text.keys_and_values())
+        self._scale = net.shape.head_size**-0.5
+        self._router_at = 0  # where the router's weights lay when products were made of everything
+        self._routed: tuple[tuple[int, ...], Array] = ((), np.empty(0))  # admitted places, their rows
+
+    def read(self, symbol: int) -> tuple[Array, int]:
+        """Read one id: its logits [V] where it halted, and the row that was, counted from 1."""
+        forward = Forward(self.card, self.text, self.routing)  # chooses the weights in use
+        self._prepare()
+        self._reserve()
+        with np.errstate(over="ignore", invalid="ignore"):  # a broken model is seen in its logits
+            return self._rows(symbol, forward)
+
+    def give_back(self) -> None:
+        """Let the text have its keys and values again."""
+        new = slice(self._taken, self.text.position)
+        self.text.put(torch.from_numpy(self._keys[:, :, new]), torch.from_numpy(self._values[:, :, new]), new)
+
+    def _rows(self, symbol: int, forward: Forward) -> tuple[Array, int]:
+        """The prelude, then rows until the character halts."""
+        self._routed = ((), np.empty(0))
+        net, shape = self.net, self.net.shape
+        position = self.text.position
+        factors = net.rotary.factors(position + 1, torch.device("cpu"))[position].numpy()
+        x = self._embedding[symbol]
+        for layer, block in enumerate(self._prelude):
+            x = x + self._attend(block, layer, x, factors)
+            normed = _normed(x, block.norm2)
+            x = x + block.w2(_gated(block.w1(normed), block.w3(normed)))
+        given = self._adapt_given(x)
+        h = np.zeros_like(x)
+        remaining = 1.0
+        for row in range(shape.max_steps):
+            u = self._adapt_state(h) + given
+            u = u + self._attend(self._recurrent, shape.n_prelude + row, u, factors)
+            h = u + self._mixture(_normed(u, self._norm2), forward, row)
+            readout = _normed(h, self._norm_out)
+            remaining *= 1 - self._halting(readout, row)
+            if row == shape.max_steps - 1 or 1 - remaining >= net.depth.halt_thresh:
+                break
+        self._carry(self._adapt_state(h) + given, row + 1, factors)
+        self.text.position += 1
+        return self._readout(readout), row + 1
+
+    # ----------------------------------------------------------------------------------- the parts
+
+    def _attend(self, block: _Attention, layer: int, x: Array, factors: Array) -> Array:
+        """Attention of x [D], which comes last in the text, over all of it."""
+        shape, end = self.net.shape, self.text.position + 1
+        qkv = block.qkv(_normed(x, block.norm)).reshape(3, shape.n_head, shape.head_size)
+        q, k = _rotated(qkv[:2], factors)
+        self._keys[layer, :, end - 1] = k
+        self._values[layer, :, end - 1] = qkv[2]
+        scores = np.matmul(self._keys[layer, :, :end], q[:, :, None] * self._scale)[:, :, 0]
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = np.matmul(weights[:, None], self._values[layer, :, :end])[:, 0]
+        return block.proj((mixed / weights.sum(-1, keepdims=True)).reshape(-1))
+
+    def _carry(self, u: Array, row: int, factors: Array) -> None:
+        """The halted character's keys and values for every row from `row` on."""
+        shape = self.net.shape
+        if row == shape.max_steps:
+            return
+        qkv = self._recurrent.qkv(_normed(u, self._recurrent.norm)).reshape(3, shape.n_head, shape.head_size)
+        place = (slice(shape.n_prelude + row, None), slice(None), self.text.position)
+        self._keys[place] = _rotated(qkv[1:2], factors)[0]
+        self._values[place] = qkv[2]
+
+    def _halting(self, readout: Array, row: int) -> float:
+        """λ of this row; what the last row's is forced to makes no difference any more."""
+        if row < self.net.depth.min_steps - 1:
+            return 0.0
+        z = float(self._halt_weight.dot(readout) + self._halt_bias[0])
+        return 1 / (1 + math.exp(-z)) if z > -700 else 0.0
+
+    def _mixture(self, f: Array, forward: Forward, row: int) -> Array:
+        """f [D] through the experts it chooses among the admitted."""
+        keyed = f + self._depth_emb
+        if forward.room > 0:
+            self._ask(keyed, forward, row)
+        order = sorted(range(len(forward.admitted)), key=forward.admitted.__getitem__)
+        places = tuple(forward.admitted[i] for i in order)
+        if self._routed[0] != places:
+            self._routed = (places, self._router[list(places)])
+        scores = self._routed[1].dot(keyed)
+        best = np.argsort(-scores, kind="stable")[: self._top_k]
+        weights = np.exp(scores[best] - scores[best[0]])
+        weights /= weights.sum()
+        out = np.zeros_like(f)
+        for choice, weight in zip(best.tolist(), weights, strict=True):
+            expert = self._expert(forward.slots[order[choice]])
+            out += (weight * self._gate[places[choice]]) * self._through(expert, f)
+        return out
+
+    def _through(self, expert: _Expert, f: Array) -> Array:
+        """f through one expert; deeper levels are residual on their input."""
+        x, width = f, self._slots.width
+        for up, down in expert.levels:
+            both = up(x)
+            y = down(_gated(both[:width], both[width:]))
+            x = x + y if len(expert.levels) > 1 else y
+        return x
+
+    def _ask(self, keyed: Array, forward: Forward, row: int) -> None:
+        """As `PoolMlp` asks: the text's vote (first row) or this row's asking admits experts."""
+        scores = self._router.dot(keyed)
+        q = np.exp(scores - scores.max())
+        q /= q.sum()
+        mass = np.zeros_like(q)
+        top = np.argsort(-q, kind="stable")[: self._top_k]
+        mass[top] = q[top]
+        mass = np.nan_to_num(mass, nan=0.0)
+        if row == 0:
+            if self.text.vote is None:
+                self.text.vote = torch.zeros(len(mass))
+            self.text.vote += torch.from_numpy(mass)
+            mass = self.text.vote.numpy().copy()
+        if forward.admitted:
+            mass[forward.admitted] = 0
+        ranked = np.argsort(-mass, kind="stable")  # ties go to the lower index
+        wanted = max(int((mass > 0).sum()), 0 if forward.admitted else 1)
+        forward.admit(ranked[:wanted].tolist())
+
+    # ------------------------------------------------------------------------------------ preparing
+
+    def _prepare(self) -> None:
+        """Make products of the weights in use; again only when they lie elsewhere."""
+        net, precision = self.net, self.net.precision
+        (recurrent,) = net.recur
+        mlp = cast(PoolMlp, recurrent.mlp)
+        if mlp.router.weight.data_ptr() == self._router_at:
+            return
+        self._router_at = mlp.router.weight.data_ptr()
+        d = net.shape.d_model
+        self._embedding = _vector(net.tok_emb.weight)
+        self._readout = product(net.tok_emb.weight, precision.of(net.tok_emb.weight))
+        self._prelude = [_Dense(block, precision) for block in net.prelude]
+        self._recurrent = _Attention(recurrent, precision)
+        adapter, low = net.adapter.weight, precision.of(net.adapter.weight)
+        self._adapt_state, self._adapt_given = (
+            product(adapter[:, :d], low[:, :d]),
+            product(adapter[:, d:], low[:, d:]),
+        )
+        self._norm2, self._norm_out = _vector(recurrent.ln2.weight), _vector(net.ln_f.weight)
+        self._halt_weight, self._halt_bias = _vector(net.halt.weight)[0], _vector(net.halt.bias)
+        self._router, self._depth_emb, self._top_k = (
+            _vector(mlp.router.weight),
+            _vector(mlp.depth_emb),
+            mlp.top_k,
+        )
+        self._gate = _vector(net.pool.gate)
+        self._slots: ExpertSlots = self.card.slots
+        self._experts: dict[int, _Expert] = {}
+
+    def _expert(self, slot: int) -> _Expert:
+        """The products of a slot. Its memory is the slot's, whichever expert lies there."""
+        if slot not in self._experts:
+            levels = []
+            for (up, down), views in zip(self._slots.in_use(), self._slots.views, strict=True):
+                levels.append((product(up[slot], views.up[slot]), product(down[slot], views.down[slot])))
+            self._experts[slot] = _Expert(levels)
+        return self._experts[slot]
+
+    def _reserve(self) -> None:
+        """Make room for one more character."""
+        capacity = self._keys.shape[2]
+        if self.text.position < capacity:
+            return
+        size = list(self._keys.shape)
+        size[2] = max(2 * capacity, 64)
+        for name in ("_keys", "_values"):
+            held = getattr(self, name)
+            bigger = np.empty(size, np.float32)
+            bigger[:, :, :capacity] = held
+            setattr(self, name, bigger)
+
+
+def _product(linear: Linear, precision: LowPrecision) -> Product:
+    return product(linear.weight, precision.of(linear.weight))
+
+
+def _vector(parameter: Tensor) -> Array:
+    """A parameter's numbers, in its own memory."""
+    return parameter.detach().numpy()
+
+
+def _normed(x: Array, weight: Array) -> Array:
+    return x * (1 / math.sqrt(float(x.dot(x)) / len(x) + NORM_EPS)) * weight
+
+
+def _gated(gate: Array, value: Array) -> Array:
+    """silu(gate) · value."""
+    return gate / (1 + np.exp(-gate)) * value
+
+
+def _rotated(heads: Array, factors: Array) -> Array:
+    """[…, H, hd] with every pair turned by the position's factors [hd/2], complex."""
+    return (np.ascontiguousarray(heads).view(np.complex64) * factors).view(np.float32)
