@@ -7,13 +7,14 @@ STAMP  := $(VENV)/.installed
 DIR    ?=
 ARGS   ?=
 
-.PHONY: help tui test faults lint env clean named
+.PHONY: help tui test faults soak lint env clean named
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make tui DIR=~/notes   set up and open the app on a folder"
 	@echo "make test              set up and run the tests"
 	@echo "make faults            every fault-injection point (about six minutes)"
+	@echo "make soak              two hundred kill -9 in real training (a quarter of an hour)"
 	@echo "make lint              style, types and import contracts"
 
 # Whatever can be told is told before anything is downloaded; a half-made environment does not stay.
@@ -36,6 +37,9 @@ tui: named $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+soak: $(STAMP)
+	MINAGI_SOAK=$${MINAGI_SOAK:-200} $(BIN)/python -m pytest -s tests/training/test_soak.py
 
 faults: $(STAMP)
 	MINAGI_FAULTS=all $(BIN)/python -m pytest -n 2 --timeout=3600 tests/weights/test_weights_faults.py

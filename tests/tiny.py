@@ -32,7 +32,7 @@ class MemoryDisk:
     def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
         self.reads += 1
         record = copied(self.spilled.get(uid) or self.held[uid])
-        return record if moments else ExpertRecord(uid, record.weights, None)
+        return record if moments else ExpertRecord(uid, record.weights, None, record.average)
 
     def spill_expert(self, record: ExpertRecord) -> None:
         self.spilled[record.uid] = copied(record)
@@ -55,9 +55,12 @@ def live(pool: ExpertPool, uid: int) -> ExpertRecord:
 
 
 def copied(record: ExpertRecord, moment: Callable[[np.ndarray], np.ndarray] = np.copy) -> ExpertRecord:
-    """A record with arrays of its own; `moment` is applied to each moment."""
-    moments = None if record.moments is None else {n: moment(a) for n, a in record.moments.items()}
-    return ExpertRecord(record.uid, {n: a.copy() for n, a in record.weights.items()}, moments)
+    """A record with arrays of its own; `moment` is applied to each moment and average."""
+    moments, average = (
+        None if arrays is None else {name: moment(array) for name, array in arrays.items()}
+        for arrays in (record.moments, record.average)
+    )
+    return ExpertRecord(record.uid, {n: a.copy() for n, a in record.weights.items()}, moments, average)
 
 
 @dataclass(frozen=True)

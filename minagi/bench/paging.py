@@ -95,7 +95,8 @@ def pool(recipe: Recipe, window: int, steps: int, sizes: Sequence[int] = (64, 25
 
 def _cost(recipe: Recipe, window: int, steps: int, experts: int) -> dict[str, Any]:
     settings = recipe.settings()
-    _check_room(settings.model.d_model, settings.pool.width, experts)
+    expert = 8 * 3 * settings.model.d_model * settings.pool.width
+    check_room(2 * experts * expert, f"{experts} experts of this shape")  # their files and the spill
     rng = np.random.default_rng(0)
     with recipe.made({"pool.experts": experts, "pool.ram_cache": 2 * settings.pool.resident}) as engine:
         engine.store.checkpoint(engine.state({}, copy=False))
@@ -134,13 +135,12 @@ def _router_seconds(engine: Engine, window: int) -> float:
     return best_seconds(ask, SECONDS)
 
 
-def _check_room(d_model: int, width: int, experts: int) -> None:
-    """UsageError where the scratch folder's disk has no room for the pool twice: its files and the spill."""
-    need = 2 * experts * 3 * d_model * width * 8
+def check_room(need: int, what: str) -> None:
+    """UsageError where the scratch folder's disk has no room for `need` bytes, which `what` takes."""
     folder = Path(tempfile.gettempdir())
     free = shutil.disk_usage(folder).free
     if need > free:
         raise UsageError(
-            f"{experts} experts of this shape need {need / GB:.1f} GB in {folder}, and {free / GB:.1f} GB "
-            "are free there. Set TMPDIR to a larger disk, or measure a smaller shape."
+            f"{what} need {need / GB:.1f} GB in {folder}, and {free / GB:.1f} GB are free there. "
+            "Set TMPDIR to a larger disk, or measure a smaller shape."
         )

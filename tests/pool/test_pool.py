@@ -37,9 +37,11 @@ class WatchedDisk(MemoryDisk):
         return super().read_expert(uid, moments)
 
 
-def pool_of(experts: int = 5, slots: int = 2, ram: int = 0) -> tuple[ExpertPool, WatchedDisk]:
+def pool_of(
+    experts: int = 5, slots: int = 2, ram: int = 0, averaged: bool = False
+) -> tuple[ExpertPool, WatchedDisk]:
     disk = WatchedDisk(experts)
-    card = ExpertSlots(slots, D, W, 1, torch.float32, CPU)
+    card = ExpertSlots(slots, D, W, 1, torch.float32, CPU, averaged)
     return ExpertPool(card, disk, Telemetry(experts), ram), disk
 
 
@@ -150,6 +152,24 @@ def test_an_expert_that_no_step_touched_is_not_copied_back() -> None:
     assert disk.spilled == {} and pool.changed(copy=False) == {}
     for uid, held in before.items():
         np.testing.assert_array_equal(held.weights["w2"], disk.held[uid].weights["w2"])
+
+
+def test_a_checkpoint_rounds_averages_wherever_an_expert_sits() -> None:
+    """Also of one that was spilled, read back, and not stepped since: on the card, and in RAM."""
+    pool, disk = pool_of(experts=7, slots=2, ram=3, averaged=True)
+    for expert in range(7):
+        step(pool, expert)
+        pool.average(0.3)
+    assert disk.spilled.keys() >= {0, 1}
+    for expert in (0, 1, 6):
+        admit(pool, expert)
+    assert pool.tier(0) == "ram" and pool.tier(1) == "card"
+    disk.checkpoint(pool)
+    (slot,) = admit(pool, 1)
+    for found, uid in ((pool.slots.average_of(slot), 1), (pool.ram.weights(0).average, 0)):
+        assert found is not None
+        for name, array in (disk.held[uid].average or {}).items():
+            np.testing.assert_array_equal(found[name], array)
 
 
 def test_only_what_changed_is_saved() -> None:
