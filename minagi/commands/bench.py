@@ -79,6 +79,13 @@ def _pool(given: argparse.Namespace) -> dict[str, Any]:
     return paging.pool(shapes.Recipe(given.shape, given.precision, given.device), given.window, given.steps)
 
 
+def _save(given: argparse.Namespace) -> dict[str, Any]:
+    from minagi.bench import saving, shapes
+
+    recipe = shapes.Recipe(given.shape, given.precision, given.device)
+    return saving.save(recipe, given.window, given.gigabytes)
+
+
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
     from minagi.bench import learning
 
@@ -175,6 +182,21 @@ BENCHES: dict[str, Bench] = {
             _THREADS,
         ),
         _ui,
+    ),
+    "save": Bench(
+        "how long a save holds training up",
+        "Save a model while it trains: how long training stands still for that, and how long the writing\n"
+        "takes that goes on meanwhile.",
+        "minagi bench save --gigabytes 1 --json",
+        (
+            _shape("seed"),
+            _flag("--gigabytes", type=positive, default=1.0, metavar="N", help="of the model (default: 1)"),
+            _flag("--window", type=count, default=64, metavar="N", help="characters a step (default: 64)"),
+            _PRECISION,
+            _DEVICE,
+            _THREADS,
+        ),
+        _save,
     ),
     "learn": Bench(
         "bits a byte after so many minutes",

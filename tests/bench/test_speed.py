@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minagi import cli
-from minagi.bench import paging, training, writing
+from minagi.bench import paging, saving, training, writing
 from minagi.bench.shapes import Recipe, random_text
 from minagi.errors import UsageError
 
@@ -137,3 +137,12 @@ def test_bad_flags_are_a_sentence(argv: list[str], words: str, capsys: pytest.Ca
     assert words in captured.out + captured.err
     assert "\x1b" not in captured.err
     assert captured.err.count("\n") == (1 if argv else 0)
+
+
+def test_a_save_is_timed_beside_the_steps_it_holds_up() -> None:
+    found = saving.save(MINI, window=8, gigabytes=0.0001)
+    assert found["experts"] == 16
+    assert found["bytes_written"] > 0
+    assert 0 < found["pause_seconds"] < found["write_seconds"]
+    assert found["ratio"] == pytest.approx(found["pause_seconds"] / found["write_seconds"], abs=0.02)
+    json.dumps(found, allow_nan=False)
