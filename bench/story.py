@@ -66,7 +66,9 @@ def minagi(*words: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--weights", type=Path, help="where the model goes (default: a scratch folder)")
@@ -98,10 +100,16 @@ def main() -> None:
 def tell(title: str, story: Story) -> None:
     facts, memory = story.facts, story.memory
     print(f"\n## {title}\n")
-    print(f"born {facts['born']}, deleted {facts['pruned']}, window {facts['windows'][0]} to {facts['windows'][-1]}\n")
+    print(
+        f"born {facts['born']}, deleted {facts['pruned']}, window {facts['windows'][0]} to {facts['windows'][-1]}\n"
+    )
     for chars, bits in story.readings:
         print(f"- {chars:,} characters: {bits:.3f} bits a byte")
-    print("\nmemory, MB: " + ", ".join(f"{used / 1e6:.0f}" for _, used in memory[:: max(1, len(memory) // 10)]) + "\n")
+    print(
+        "\nmemory, MB: "
+        + ", ".join(f"{used / 1e6:.0f}" for _, used in memory[:: max(1, len(memory) // 10)])
+        + "\n"
+    )
     for sentence in story.sentences:
         print(f"> {sentence}")
     sys.stdout.flush()

@@ -6,6 +6,7 @@ windows read here (docs/decisions/speed.md); on a card the library's kernel is u
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -40,12 +41,26 @@ def attend(q: Tensor, k: Tensor, v: Tensor, positions: Tensor | None, past: int)
 
 def _probabilities(q: Tensor, k: Tensor, last: Tensor) -> Tensor:
     """q [H, b, hd], k [H, keys, hd], last visible key of each query [b] -> softmax [H, b, keys]."""
-    scores = torch.bmm(q, k.transpose(1, 2))
-    first = int(last[0]) + 1  # every query of the block sees the keys before this one
-    if first < k.shape[1]:
-        hidden = torch.arange(first, k.shape[1]) > last[:, None]
-        scores[:, :, first:].masked_fill_(hidden, -torch.inf)
-    return scores.softmax(-1)
+    keys = k.shape[1]
+    if int(last[0]) + 1 >= keys:  # every query of the block sees every key
+        return torch.bmm(q, k.transpose(1, 2)).softmax(-1)
+    hiding = _hiding(last, keys, q.dtype).expand(q.shape[0], -1, -1)
+    return torch.baddbmm(hiding, q, k.transpose(1, 2)).softmax(-1)
+
+
+def _hiding(last: Tensor, keys: int, dtype: torch.dtype) -> Tensor:
+    """What hides later keys when added to the scores: 0 up to `last` [b], −∞ behind it, [b, keys]."""
+    if keys <= KEEP_UP_TO:
+        return _causal(dtype)[:, :keys].index_select(0, last)
+    return torch.zeros(last.shape[0], keys, dtype=dtype).masked_fill_(
+        torch.arange(keys) > last[:, None], -torch.inf
+    )
+
+
+@cache
+def _causal(dtype: torch.dtype) -> Tensor:
+    """`_hiding` of every last key that there is a table for, [KEEP_UP_TO, KEEP_UP_TO]."""
+    return torch.full((KEEP_UP_TO, KEEP_UP_TO), -torch.inf).triu_(1).to(dtype)
 
 
 class _BlockAttention(torch.autograd.Function):
