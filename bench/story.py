@@ -1,9 +1,9 @@
 """A model's first half hour, told by its own events: three sittings, a snapshot gone back to in between.
 
-    python bench/story.py FOLDER… [--minutes 30] [--weights DIR] [-- more flags of minagi read]
+    python bench/story.py FOLDER… [--minutes 30] [--weights DIR]
 
-Prints, as Markdown, what was said, the held-out readings, and the memory taken, minute by minute. Births, deaths
-and the growing window are decided sooner than the profile would, so that half an hour sees them.
+Prints, as Markdown, what was said, the held-out readings, and the memory taken over time. Births, deaths and
+the growing window are decided sooner than the profile would, so that half an hour sees them.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         weights = arguments.weights or Path(scratch) / "model"
         read = minagi(
-            "read", *arguments.folders, "--weights", str(weights), "--history", str(weights.parent / "history.jsonl"),
-            "--save", "--json", "--profile", "cpu", f"--minutes={arguments.minutes / SITTINGS}", *SOONER,
+            "read", *arguments.folders, f"--weights={weights}", f"--history={weights.parent / 'history.jsonl'}",
+            "--save", "--json", "--profile=cpu", f"--minutes={arguments.minutes / SITTINGS}", *SOONER,
         )  # fmt: skip
         for number in range(1, SITTINGS + 1):
             story = Story()
@@ -100,9 +100,8 @@ def main() -> None:
 def tell(title: str, story: Story) -> None:
     facts, memory = story.facts, story.memory
     print(f"\n## {title}\n")
-    print(
-        f"born {facts['born']}, deleted {facts['pruned']}, window {facts['windows'][0]} to {facts['windows'][-1]}\n"
-    )
+    windows = f"{facts['windows'][0]} to {facts['windows'][-1]}"
+    print(f"born {facts['born']}, deleted {facts['pruned']}, window {windows}\n")
     for chars, bits in story.readings:
         print(f"- {chars:,} characters: {bits:.3f} bits a byte")
     print(
