@@ -76,7 +76,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         weights = arguments.weights or Path(scratch) / "model"
         read = minagi(
-            "read", *arguments.folders, f"--weights={weights}", f"--history={weights.parent / 'history.jsonl'}",
+            "read", *arguments.folders, f"--weights={weights}", f"--history={weights}.history",
             "--save", "--json", "--profile=cpu", f"--minutes={arguments.minutes / SITTINGS}", *SOONER,
         )  # fmt: skip
         for number in range(1, SITTINGS + 1):
