@@ -9,8 +9,7 @@ from pathlib import Path
 from minagi.errors import UsageError
 from minagi.options import Parser, add_settings, add_sources, loaded_settings
 from minagi.training.history import History
-
-STREAM_HISTORY = "history.jsonl"  # beside the model that `minagi stream` makes
+from minagi.training.stream_request import HISTORY
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ def chosen(arguments: argparse.Namespace) -> Chosen:
     data = loaded_settings(arguments).settings.data
     path = data.history
     if given["data.history"] is None and given["data.weights"] is not None:
-        inside = data.weights / STREAM_HISTORY
+        inside = data.weights / HISTORY
         path = inside if inside.exists() else path
     if not path.is_file():
         what = "is no plain file" if path.exists() else "does not exist"

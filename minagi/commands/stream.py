@@ -23,10 +23,12 @@ from minagi.options import (
     loaded_settings,
     natural,
 )
-from minagi.protocol import Goodbye, Message
+from minagi.protocol import Goodbye, Message, Phase
 from minagi.text.mix import Mix, Source
+from minagi.training.ours import ours_of
 from minagi.training.request import Limits
-from minagi.training.stream_request import StreamRequest
+from minagi.training.stream_request import STREAM, StreamRequest
+from minagi.weights import Store
 from minagi.worker.loop import ChannelLike, RunLike, goodbye
 from minagi.worker.serve import hold
 from minagi.worker.signals import Signals
@@ -100,6 +102,9 @@ def parser() -> Parser:
         "--warmup", type=natural, metavar="N",
         help="steps over which the rate rises (default: 100, or a tenth of --steps)",
     )  # fmt: skip
+    group.add_argument(
+        "--restart", action="store_true", help="begin the schedule anew on the model that is there"
+    )
     group.add_argument("--seed", type=natural, metavar="N", help="seed of everything random")
     group.add_argument(
         "--replay", type=_share, default=0.0, metavar="SHARE",
@@ -142,7 +147,8 @@ def main(argv: Sequence[str], open_stream: Callable[[StreamRequest], StreamerLik
     def held(channel: ChannelLike, signals: Signals) -> int:
         return hold(opened, lambda run: drive(run, channel, signals), channel, signals, request.log)
 
-    return told(arguments.json, Limits(steps=request.steps), request.loaded.notice, held)
+    limits = Limits(steps=steps_left(request))
+    return told(arguments.json, limits, request.loaded.notice, held)
 
 
 def stream_request(arguments: argparse.Namespace) -> StreamRequest:
@@ -152,7 +158,7 @@ def stream_request(arguments: argparse.Namespace) -> StreamRequest:
     check_weights(data.weights, writes=True)
     own = (
         "steps", "accum", "warmup", "log_every", "eval_every", "eval_chunks", "grow_min_age", "pool_max",
-        "replay", "replay_burst", "seed", "revert_factor", "max_reverts", "device", "threads",
+        "replay", "replay_burst", "restart", "seed", "revert_factor", "max_reverts", "device", "threads",
     )  # fmt: skip
     request = StreamRequest(
         mix=mix_of(arguments.mix, data.train.parent),
@@ -164,6 +170,14 @@ def stream_request(arguments: argparse.Namespace) -> StreamRequest:
     )
     request.check()
     return request
+
+
+def steps_left(request: StreamRequest) -> int:
+    """The steps of the stream that OUT does not have yet. Raises WeightsError where OUT is no model's."""
+    with Store.open(request.out, write=False) as store:
+        stream = ours_of(store.manifest).get(STREAM)
+    done = stream.get("done") if isinstance(stream, dict) and not request.restart else 0
+    return max(request.steps - done, 0) if isinstance(done, int) else request.steps
 
 
 def mix_of(text: str, folder: Path) -> tuple[Source, ...]:
@@ -236,8 +250,15 @@ def _open(request: StreamRequest) -> StreamerLike:
 def drive(run: StreamerLike, channel: ChannelLike, signals: Signals) -> Goodbye:
     """Take a stream to its end, or to where a signal or the loss of the other side ends it; save; say why."""
 
+    phase = ""
+
     def send(messages: Iterable[Message]) -> None:
+        nonlocal phase
         for message in messages:
+            if isinstance(message, Phase):
+                if message.phase == phase:
+                    continue
+                phase = message.phase
             channel.send(message)
 
     began = run.steps
@@ -246,7 +267,9 @@ def drive(run: StreamerLike, channel: ChannelLike, signals: Signals) -> Goodbye:
     while not (why := f"stopped by {signals.received}" if signals.received else channel.closed):
         if run.concluded:
             made = run.steps - began
-            why = f"{made} steps were made, the last of the stream" if made else "every step was made before"
+            why = f"{made} steps were made, the last of the stream"
+            if not made:
+                why = "every step was made before (give more with --steps, or begin anew with --restart)"
             break
         with signals.breakable():
             send(run.step())

@@ -25,7 +25,7 @@ from minagi.protocol import Message, Phase
 from minagi.text.collect import collect
 from minagi.text.corpus import Corpus, Subject, shown_path
 from minagi.text.lanes import LaneReader, WindowOfText
-from minagi.training.checkpoints import ours_of, texts
+from minagi.training.ours import ours_of, texts
 from minagi.training.request import SessionRequest
 from minagi.training.session import not_text, open_session
 from minagi.weights import Store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -20,18 +20,6 @@ from minagi.weights import SnapshotInfo
 
 COPY_SHARE = 0.5  # of the free memory: what the copy of a checkpoint may take
 ASKED = "asked"  # the reason of a revert that a person wanted
-OURS = "minagi"  # the manifest key under which this program keeps what the public layout has no place for
-
-
-def ours_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What an earlier run of this program kept in a manifest; {} where there is nothing usable."""
-    ours = manifest.get(OURS)
-    return ours if isinstance(ours, dict) else {}
-
-
-def texts(value: Any) -> list[str]:
-    """The texts of a list that a manifest may hold."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from minagi.training.progress import number
@@ -11,6 +12,16 @@ from minagi.training.progress import number
 FLOOR = 0.1  # of the rate, at the last step
 RAMP = 0.35  # share of the steps over which the window grows
 WINDOW_STEP = 256  # characters it grows by at a time
+
+
+@dataclass(frozen=True)
+class ScheduledWindow:
+    """The window at a step, as a run tells of it first; nothing has to be gained for it to grow."""
+
+    context: int
+    start: int
+    ceiling: int
+    gain_min: float = 0.0
 
 
 class Schedule:
@@ -39,6 +50,10 @@ class Schedule:
             grown = self.start * (self.ceiling / self.start) ** (step / ramp) - self.start
             window = min(self.start + int(grown) // WINDOW_STEP * WINDOW_STEP, self.ceiling)
         return max(int(window * self.window_factor), self.start)
+
+    def told(self, step: int) -> ScheduledWindow:
+        """The window at `step` and where it goes."""
+        return ScheduledWindow(self.window(step), self.start, self.ceiling)
 
     def halve(self, window: bool) -> None:
         """Half the rate from here on, and half the window (never below its start) where that is asked."""

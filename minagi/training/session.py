@@ -21,9 +21,9 @@ from minagi.text.corpus import read_span
 from minagi.text.lanes import LaneReader
 from minagi.text.watch import CorpusWatcher
 from minagi.training.chat_records import ChatRecords
-from minagi.training.checkpoints import ours_of
 from minagi.training.engine import Engine, depth_warnings
 from minagi.training.evaluate import LN2, Score
+from minagi.training.ours import ours_of
 from minagi.training.request import Looked, SessionRequest, Written
 from minagi.training.start import Start
 from minagi.training.trainer import Trainer

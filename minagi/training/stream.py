@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from minagi.text.mix import Mix
-from minagi.training.checkpoints import ours_of
+from minagi.training.ours import ours_of
 from minagi.training.session import open_engine, settled
 from minagi.training.start import Start
 from minagi.training.stream_request import StreamRequest

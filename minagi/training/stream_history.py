@@ -14,8 +14,7 @@ from minagi.protocol import Log, Message, Metrics
 from minagi.training.chunks import ChunkStep
 from minagi.training.history import History
 from minagi.training.progress import Progress
-
-NAME = "history.jsonl"
+from minagi.training.stream_request import HISTORY
 
 
 class StreamHistory(History):
@@ -23,7 +22,7 @@ class StreamHistory(History):
 
     def __init__(self, out: Path, progress: Progress, done: Callable[[], int]) -> None:
         """`done` gives the steps of the stream."""
-        super().__init__(out / NAME)
+        super().__init__(out / HISTORY)
         self._model, self._progress, self._done = str(out), progress, done
         self._since: list[tuple[int, float]] = []  # characters and nats of the steps since the last row
         self._trouble = ""  # that was told last

@@ -11,6 +11,8 @@ from minagi.errors import UsageError
 from minagi.text.mix import Source
 
 WARMUP = 100  # steps, or a tenth of all where that is fewer
+HISTORY = "history.jsonl"  # in OUT, beside the model
+STREAM = "stream"  # the key, among our own, of what a stream keeps in the manifest
 CONTEXT, CONTEXT_START, CHUNK = "model.context_end", "model.context_start", "training.chunk"
 
 
@@ -39,6 +41,7 @@ class StreamRequest:
     pool_max: int = 0  # experts; 0 is no limit
     replay: float = 0.0  # share of windows that reopen a remembered place
     replay_burst: int = 4  # chunks such a window is long
+    restart: bool = False  # begin the schedule anew on the model that is there
     seed: int | None = None  # None takes data.shuffle_seed
     revert_factor: float = 1.5
     max_reverts: int = 3

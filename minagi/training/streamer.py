@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from minagi import protocol
@@ -20,31 +20,21 @@ from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.protocol import Log, Message
 from minagi.text.mix import Mix, MixReader
 from minagi.training import report
-from minagi.training.checkpoints import OURS, Checkpoints, ours_of
+from minagi.training.checkpoints import Checkpoints
 from minagi.training.chunks import ChunkStep, ChunkStepper
 from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
+from minagi.training.ours import OURS, ours_of
 from minagi.training.packed_reading import PackedReading
 from minagi.training.progress import Progress, count, number
 from minagi.training.schedule import Schedule
 from minagi.training.selection import Selection
 from minagi.training.start import Start
 from minagi.training.stream_history import StreamHistory
-from minagi.training.stream_request import StreamRequest
+from minagi.training.stream_request import STREAM, StreamRequest
 
-STREAM = "stream"  # the key, among our own, of what a stream keeps in the manifest
 READING_SECONDS = 0.2  # a slice of a held-out reading
 FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The window as `report.hello` tells of it."""
-
-    context: int
-    start: int
-    ceiling: int
-    gain_min: float = 0.0
 
 
 class Streamer:
@@ -75,11 +65,7 @@ class Streamer:
         )
         self.stepper = ChunkStepper(engine, self.reader, settings.training, request.accum, start.seed, clock)
         self.selection = Selection(
-            engine,
-            request.in_steps(settings),
-            start.seed,
-            lambda: request.accum * self._chunk_now,
-            request.pool_max,
+            engine, request.in_steps(settings), start.seed, self._chars_a_step, request.pool_max
         )
         self.history = StreamHistory(engine.store.path, self.progress, lambda: self.done)
         self.checkpoints = Checkpoints(
@@ -98,6 +84,9 @@ class Streamer:
         self._figures_at = -math.inf
         if not start.fresh:
             self._restore(engine.store.manifest)
+        if request.restart:
+            self.done = self._measured_at = 0
+            self.schedule.load_state({})
 
     # --------------------------------------------------------------------------------- figures
 
@@ -136,6 +125,9 @@ class Streamer:
     def _chunk_now(self) -> int:
         return min(self.chunk, self.context)
 
+    def _chars_a_step(self) -> int:
+        return self.request.accum * self._chunk_now
+
     def _manifest(self) -> dict[str, Any]:
         """The manifest keys that are a run's. What a trainer kept among our own stays, but for its window."""
         progress = self.progress
@@ -164,19 +156,17 @@ class Streamer:
     def _restore(self, manifest: Mapping[str, Any]) -> None:
         """Take over what a manifest says of a stream; what it does not say starts at its beginning."""
         ours = ours_of(manifest)
-        progress, stream = (
-            part if isinstance(part, dict) else {} for part in (ours.get("progress"), ours.get(STREAM))
-        )
-        self.progress.load(dict(manifest), progress)
+        stream = _part(ours, STREAM)
+        self.progress.load(dict(manifest), _part(ours, "progress"))
         self.done = min(count(stream.get("done")), self.progress.step)
         self._measured_at = min(count(stream.get("measured_at")), self.done)
         known = stream.get("measured") == self.reading.identity
         self.guard.best = number(stream.get("best")) if known else None
         if not known:
             self.progress.val = None
-        for key, part in (("schedule", self.schedule.load_state), ("reader", self.reader.restore)):
-            state = stream.get(key)
-            part(state if isinstance(state, dict) else {})
+        self.schedule.load_state(_part(stream, "schedule"))
+        self.reader.restore(_part(stream, "reader"))
+        self._last = None
         self.selection.parents.clear()
         self.reading.give_up()
         self.history.forget()
@@ -185,17 +175,16 @@ class Streamer:
     # ------------------------------------------------------------------------------------ greeting
 
     def greet(self) -> Iterator[Message]:
-        """Who this is and what there is to read. A newborn is saved first: there is always a way back."""
-        start, schedule = self.start, self.schedule
-        window = _Window(self.context, schedule.start, schedule.ceiling)
+        """Who this is and what there is to read. What is new is saved first: there is always a way back."""
+        start, window = self.start, self.schedule.told(self.done)
         yield report.hello(self.engine, self.settings, self.progress, start, window)
         yield protocol.CorpusFound(**self.mix.corpus.summary())
         for sentence in start.notice.splitlines():
             yield _log("run", sentence)
-        if start.fresh:
-            yield from self.checkpoints.save("auto")
-        else:
+        if not start.fresh:
             yield from self.checkpoints.resumed()
+        if start.fresh or self.request.restart:
+            yield from self.checkpoints.save("auto")
         if not self.concluded:
             yield from self.history.tell("start", **self._beginning())
         yield from self._figures()
@@ -204,9 +193,9 @@ class Streamer:
         """What a row of kind `start` says."""
         hardware = self.engine.hardware
         return {
-            **self.request.told(self.settings), "seed": self.start.seed,
+            "flags": {**self.request.told(self.settings), "seed": self.start.seed},
             "parameters": self.engine.parameters, "experts": self.engine.pool.experts,
-            "device": hardware.device, "precision": hardware.precision,
+            "context": self.context, "device": hardware.device, "precision": hardware.precision,
         }  # fmt: skip
 
     # ---------------------------------------------------------------------------------------- step
@@ -288,9 +277,7 @@ class Streamer:
     def _select(self) -> Iterator[Message]:
         """Prune what went unused, grow if nothing speaks against it; save at once what came of it."""
         event = self.selection.decide(self.progress, self.progress.gap)
-        chars = self.request.eval_every * self.request.accum * self._chunk_now
-        event = replace(event, next_at_chars=self.chars + chars)
-        yield event
+        yield replace(event, next_at_chars=self.chars + self.request.eval_every * self._chars_a_step())
         yield _log("pool", event.sentence)
         experts = self.engine.pool.experts
         if event.pruned:
@@ -393,6 +380,11 @@ class Streamer:
         yield report.pool(self.engine, self.selection, self.progress, self.stepper.admitted)
         yield report.memory(self.engine, self.checkpoints.disk_bytes)
         yield report.subjects(self.progress)
+
+
+def _part(state: Mapping[str, Any], key: str) -> dict[str, Any]:
+    part = state.get(key)
+    return part if isinstance(part, dict) else {}
 
 
 def _log(topic: str, text: str, level: str = "info") -> Log:

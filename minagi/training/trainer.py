@@ -23,11 +23,12 @@ from minagi.text.watch import CorpusWatcher
 from minagi.training import report
 from minagi.training.chat import Chat
 from minagi.training.chat_records import ChatRecords
-from minagi.training.checkpoints import OURS, Checkpoints, ours_of, texts
+from minagi.training.checkpoints import Checkpoints
 from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
 from minagi.training.history import History
 from minagi.training.measuring import Measuring
+from minagi.training.ours import OURS, ours_of, texts
 from minagi.training.probe import probe
 from minagi.training.progress import Progress, number
 from minagi.training.rate import RateControl

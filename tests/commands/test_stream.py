@@ -20,6 +20,7 @@ from minagi.protocol import Message
 from minagi.text.mix import Source
 from minagi.text.packed import TRAIN, VAL
 from minagi.training.stream_request import StreamRequest
+from minagi.weights import Store
 
 
 def make_corpus(folder: Path, ids: int = 20_000) -> Path:
@@ -63,6 +64,7 @@ class FakeStreamer:
         self.steps += 1
         self.chars += 10
         self.unsaved_chars += 10
+        yield protocol.Phase(phase="running")
         yield protocol.Metrics(step=self.steps, loss=2.0)
         if self.concluded:
             yield from self.checkpoint(kind="best")
@@ -148,11 +150,29 @@ def test_a_stream_that_is_done_says_so(corpora: Path, capsys: pytest.CaptureFixt
     assert "every step was made before" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("stream_state", "flags", "left"),
+    [
+        ({"done": 30}, [], 70), ({"done": 300}, [], 0), ({"done": 30}, ["--restart"], 100), (None, [], 100),
+        ({"done": "x"}, [], 100), ([], [], 100), ({}, [], 100),
+    ],
+)  # fmt: skip
+def test_the_bar_shows_what_is_left(
+    stream_state: object, flags: list[str], left: int, corpora: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = stream.parser().parse(["--mix", "one", "--out", "m", "--steps", "100", *flags])
+    request = stream.stream_request(arguments)
+    assert stream.steps_left(request) == 100
+    monkeypatch.setattr(Store, "manifest", {"minagi": {"stream": stream_state}})
+    assert stream.steps_left(request) == left
+
+
 def test_json_is_events_on_stdout(corpora: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--mix", "one", "--out", "m", "--json"])[0] == 0
     out, err = capfd.readouterr()
     events = [json.loads(line)["type"] for line in out.splitlines()]
     assert events[0] == "hello" and events[-1] == "goodbye"
+    assert events.count("phase") == 1, "a phase is told when it changes"
     assert err == ""
 
 
@@ -247,7 +267,7 @@ def test_help_is_true_and_has_an_example(capsys: pytest.CaptureFixture[str]) -> 
         "mix", "out", "context", "ctx-start", "chunk", "accum", "steps", "lr", "trunk-lr-mult", "warmup",
         "wd", "clip", "seed", "log-every", "eval-every", "eval-chunks", "grow-k", "grow-min-age",
         "grow-mem-frac", "pool-max", "replay", "replay-burst", "revert-factor", "max-reverts", "weights",
-        "weights-dir", "device", "config", "profile", "json",
+        "weights-dir", "device", "config", "profile", "json", "restart",
     ):  # fmt: skip
         assert f"--{flag}" in text
     assert "minagi stream --mix" in text and "exit status" in text

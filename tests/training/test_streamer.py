@@ -41,9 +41,11 @@ def test_a_stream_tells_its_story(place: Place) -> None:
         "step", "val", "saved", "done",
     ]  # fmt: skip
     start, done = place.rows[0], place.rows[-1]
-    assert start["mix"] == {"tales": 2.0, "lists": 1.0}
-    assert (start["steps"], start["context"], start["ctx_start"], start["chunk"]) == (12, 64, 24, 24)
-    assert (start["lr"], start["warmup"], start["accum"], start["seed"]) == (0.01, 2, 1, 0)
+    assert (start["experts"], start["context"], start["device"], start["precision"]) == (7, 24, "cpu", "fp32")
+    flags = start["flags"]
+    assert flags["mix"] == {"tales": 2.0, "lists": 1.0}
+    assert (flags["steps"], flags["context"], flags["ctx_start"], flags["chunk"]) == (12, 64, 24, 24)
+    assert (flags["lr"], flags["warmup"], flags["accum"], flags["seed"]) == (0.01, 2, 1, 0)
     vals = [row for row in place.rows if row["kind"] == "val"]
     assert [row["step"] for row in vals] == [4, 8, 12]
     assert all(row["best"] for row in vals), "a newborn gets better"
@@ -254,6 +256,27 @@ def test_a_stream_that_is_done_stays_so_until_more_steps_are_asked(place: Place)
     drive(more)
     assert (more.done, more.steps) == (6, 6)
     more.close()
+
+
+def test_a_restarted_stream_begins_its_schedule_anew_on_text_it_has_not_read(place: Place) -> None:
+    streamer = place.open(steps=4)
+    list(streamer.greet())
+    drive(streamer)
+    opened, best = streamer.reader.state()["opened"], streamer.guard.best
+    streamer.close()
+    again = place.open(steps=4, restart=True)
+    assert (again.done, again.steps, again.concluded) == (0, 4, False)
+    assert again.context == 24
+    assert (again.reader.state()["opened"], again.guard.best) == (opened, best)
+    list(again.greet())
+    drive(again, lambda s: s.done == 1)
+    poisoned(again)
+    drive(again, lambda s: s.guard.reverts > 0)
+    assert again.done == 0, "back at its own beginning, and not at the end of the first"
+    drive(again)
+    assert (again.done, again.steps) == (4, 8)
+    assert again._best() != ""
+    again.close()
 
 
 def test_a_model_of_another_run_goes_on_and_keeps_what_that_run_left(place: Place, tmp_path: Path) -> None:
