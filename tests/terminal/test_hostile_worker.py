@@ -119,7 +119,8 @@ def test_a_crash_in_the_middle_of_a_word_is_told(behind: Callable[[str], Program
     app.until("Start again (R)")
     assert "killed by signal 6" in app.screen
     app.press(ESCAPE)
-    app.until("worker died")
+    app.until_gone("Start again (R)")
+    assert "worker died" in app.screen
     keys_work(app)
     app.press("q")
     app.end()

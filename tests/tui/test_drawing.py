@@ -33,10 +33,10 @@ from tui.screens.revert import preview
 from tui.screens.welcome import overview
 from tui.series import CAPACITY
 from tui.state import (
+    CHAT_LIMIT,
     LOG_LIMIT,
     PENDING_LIMIT,
     SUBJECT_LIMIT,
-    TURN_LIMIT,
     Asked,
     NotUnderstood,
     Snapshot,
@@ -102,7 +102,7 @@ def test_a_whole_run_can_be_drawn_at_every_size(size: tuple[int, int]) -> None:
 # -------------------------------------------------------------------------------------- three days
 
 ROUNDS = 10 * 72  # every six minutes of three days, which is more often than any list is long
-MOST = 90_000  # values: a dozen curves of 600 points, a thousand lines, 200 turns, 500 subjects
+MOST = 90_000  # values: a dozen curves of 600 points, a thousand lines, 100 exchanges, 500 subjects
 
 
 def weight(value: object) -> int:
@@ -143,6 +143,6 @@ def test_three_days_are_bounded() -> None:
         for event in a_round(number, noise):
             state = reduce(state, event, fr.START + number * 360)
     assert len(state.log) == LOG_LIMIT and len(state.subjects) == SUBJECT_LIMIT
-    assert len(state.chat) <= TURN_LIMIT and len(state.pending) <= PENDING_LIMIT
+    assert len(state.chat) <= CHAT_LIMIT and len(state.pending) <= PENDING_LIMIT
     assert len(state.curves.raw.buckets) <= CAPACITY
     assert weight(state) <= MOST
