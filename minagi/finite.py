@@ -1,4 +1,4 @@
-"""JSON has no NaN and no infinities; what holds some can be made to."""
+"""Numbers for JSON, which has no NaN and no infinities, and numbers from JSON, which may be anything."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     return value
+
+
+def number(value: Any) -> float | None:
+    """`value` if it is a finite number, as whatever a manifest holds may not be."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+        return None  # also whole numbers that no float can hold
+    return float(value)

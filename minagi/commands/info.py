@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import harmless, put, put_json
-from minagi.commands.snapshots import told
+from minagi.commands.snapshots import LN2, as_json, told
 from minagi.errors import EXIT_OK
 from minagi.options import Parser
-from minagi.weights import SnapshotInfo, Store, layout
+from minagi.weights import SnapshotInfo, Store, layout, snapshots
 
 EXAMPLE = """example:
   minagi info my/model
@@ -36,30 +35,33 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser().parse(argv)
     weights = directory_of(arguments)
     with Store.open(weights, write=False) as store:
-        found = _found(store, weights)
+        kept = store.snapshots() if store.exists else []
+        found = _found(store, weights, kept)
     if arguments.json:
         put_json(found)
     else:
-        _tell(found)
+        _tell(found, kept)
     return EXIT_OK
 
 
-def _found(store: Store, weights: Path) -> dict[str, Any]:
+def _found(store: Store, weights: Path, kept: Sequence[SnapshotInfo]) -> dict[str, Any]:
     """Everything worth telling, as plain JSON. Sizes in bytes, `at` in Unix time."""
     manifest = store.manifest
     found: dict[str, Any] = {"path": str(weights), "made": store.exists, "shape": store.shape}
     if not store.exists:
         return found
+    held_out = snapshots.held_out_of(manifest)
     return {
         **found,
         "step": manifest.get("step"),
         "chars": manifest.get("read_chars"),
         "context": manifest.get("context_now"),
-        "held_out": manifest.get("val"),
+        "held_out": held_out,
+        "bits_per_byte": None if held_out is None else held_out / LN2,
         "experts": len(store.uids),
         "parameters": _parameters(store.shape),
         "bytes": store.disk_bytes(),
-        "snapshots": [asdict(info) for info in store.snapshots()],
+        "snapshots": [as_json(info) for info in kept],
     }
 
 
@@ -76,7 +78,7 @@ def _parameters(shape: dict[str, Any]) -> int:
     )
 
 
-def _tell(found: dict[str, Any]) -> None:
+def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:
     put(harmless(f"{found['path']}"))
     if not found["made"]:
         put("no model has been made here yet")
@@ -89,12 +91,16 @@ def _tell(found: dict[str, Any]) -> None:
     put(f"step         {_number(found['step'])}")
     put(f"characters   {_number(found['chars'])}")
     put(f"window       {_number(found['context'])}")
-    held_out = found["held_out"]
-    put(f"held-out     {held_out:.4f} nats" if isinstance(held_out, float) else "held-out     not measured")
+    bits = found["bits_per_byte"]
+    put(
+        "held-out     not measured"
+        if bits is None
+        else f"held-out     {bits:.4f} bits a byte, when last read"
+    )
     put(f"on disk      {found['bytes'] / 2**20:,.1f} MiB")
     put(f"snapshots    {len(found['snapshots'])}")
-    for info in found["snapshots"]:
-        put(told(SnapshotInfo(**info)))
+    for info in kept:
+        put(told(info))
 
 
 def _number(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import put_json, say
-from minagi.commands.snapshots import named, told
+from minagi.commands.snapshots import told
 from minagi.errors import EXIT_OK, WeightsError
 from minagi.options import Parser
 from minagi.weights import Store
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
     weights = directory_of(arguments)
     undo = ""
     with Store.open(weights, write=True, role="revert", repair=True) as store:
-        target = named(store, arguments.to)
+        target = store.find(arguments.to)
         try:
             undo = store.keep(kind="before-revert").id
         except WeightsError as error:  # a damaged present cannot be kept

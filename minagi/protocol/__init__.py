@@ -31,6 +31,7 @@ from minagi.protocol.commands import (
 )
 from minagi.protocol.events import (
     EVENTS,
+    SNAPSHOT_KINDS,
     Ack,
     ConversationBegan,
     CorpusFound,
@@ -61,10 +62,10 @@ from minagi.protocol.message import VERSION, Message
 from minagi.protocol.wire import MAX_LINE, ProtocolError, decode_command, decode_event, encode
 
 __all__ = [
-    "COMMANDS", "EVENTS", "MAX_LINE", "VERSION", "Ack", "Cancel", "Checkpoint", "Command", "Continue",
-    "ConversationBegan", "CorpusFound", "Evaluate", "Failure", "Goodbye", "Growth", "HeldOut", "Hello",
-    "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat", "Pause", "Phase", "Pool", "Probe",
-    "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk", "ReplyEnded", "ReplyStarted", "Resume",
-    "Revert", "Reverted", "Sampled", "Saved", "Set", "Snapshots", "Stop", "Subjects", "Window", "Write",
-    "decode_command", "decode_event", "encode",
+    "COMMANDS", "EVENTS", "MAX_LINE", "SNAPSHOT_KINDS", "VERSION", "Ack", "Cancel", "Checkpoint", "Command",
+    "Continue", "ConversationBegan", "CorpusFound", "Evaluate", "Failure", "Goodbye", "Growth", "HeldOut",
+    "Hello", "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat", "Pause", "Phase", "Pool",
+    "Probe", "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk", "ReplyEnded", "ReplyStarted",
+    "Resume", "Revert", "Reverted", "Sampled", "Saved", "Set", "Snapshots", "Stop", "Subjects", "Window",
+    "Write", "decode_command", "decode_event", "encode",
 ]  # fmt: skip

@@ -196,6 +196,18 @@ class Subjects(Message):
     subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
 
+# what a checkpoint's kind means, for people; those with a name of their own are shown by that
+SNAPSHOT_KINDS = {
+    "auto": "automatic",
+    "asked": "by hand",
+    "named": "by hand",
+    "best": "best held-out",
+    "before-revert": "before a revert",
+    "final": "at the end",
+    "damaged": "damaged",
+}
+
+
 @dataclass(frozen=True)
 class Saved(Message):
     """A checkpoint was completed: from here on it is what a crash returns to."""
@@ -204,7 +216,7 @@ class Saved(Message):
     at: float = 0.0
     snapshot: str = ""  # id, usable with revert
     name: str = ""  # the user's name for it, or ""
-    kind: str = "auto"  # auto | named | best | final
+    kind: str = "auto"  # one of SNAPSHOT_KINDS
     step: int = 0
     chars: int = 0
     held_out: float | None = None

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from minagi.finite import number
+
 SMOOTHING_CHARS = 20_000  # characters over which a shown loss is averaged
 SPEED_SECONDS = 3.0  # seconds of training over which a shown speed is averaged
 
@@ -172,12 +174,6 @@ class Progress:
 def _stderr(values: Sequence[float]) -> float:
     with np.errstate(invalid="ignore"):  # of a model that has diverged
         return float(np.std(values, ddof=1)) / math.sqrt(len(values))
-
-
-def number(value: Any) -> float | None:
-    """`value` if it is a finite number, as whatever a manifest holds may not be."""
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if usable else None
 
 
 def count(value: Any) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minagi.training.progress import number
+from minagi.finite import number
 
 FLOOR = 0.1  # of the rate, at the last step
 RAMP = 0.35  # share of the steps over which the window grows

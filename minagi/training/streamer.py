@@ -17,6 +17,7 @@ from typing import Any
 from minagi import protocol
 from minagi.config import Settings
 from minagi.errors import MinagiError, UsageError, WeightsError
+from minagi.finite import number
 from minagi.protocol import Log, Message
 from minagi.text.mix import Mix, MixReader
 from minagi.training import report
@@ -26,7 +27,7 @@ from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
 from minagi.training.ours import OURS, ours_of
 from minagi.training.packed_reading import PackedReading
-from minagi.training.progress import Progress, count, number
+from minagi.training.progress import Progress, count
 from minagi.training.schedule import Schedule
 from minagi.training.selection import Selection
 from minagi.training.start import Start
@@ -300,7 +301,7 @@ class Streamer:
 
     # --------------------------------------------------------------------------- saving, going back
 
-    def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
+    def checkpoint(self, name: str = "", kind: str = "asked") -> Iterator[Message]:
         """Save now. A step that is only half read is given up."""
         self.stepper.leave()
         yield from self.checkpoints.save(kind, name)

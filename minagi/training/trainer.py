@@ -15,6 +15,7 @@ from typing import Any
 from minagi import protocol
 from minagi.config import LoadedSettings
 from minagi.errors import MinagiError, UsageError
+from minagi.finite import number
 from minagi.model.loss import Loss
 from minagi.protocol import Log, Message
 from minagi.text.corpus import Corpus
@@ -30,7 +31,7 @@ from minagi.training.history import History
 from minagi.training.measuring import Measuring
 from minagi.training.ours import OURS, ours_of, texts
 from minagi.training.probe import probe
-from minagi.training.progress import Progress, number
+from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
 from minagi.training.samples import Sampling, heading
 from minagi.training.selection import Selection
@@ -329,7 +330,7 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------- asked for
 
-    def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
+    def checkpoint(self, name: str = "", kind: str = "asked") -> Iterator[Message]:
         """Save now; a name keeps the snapshot until it is deleted."""
         yield from self.checkpoints.save(kind, name)
 

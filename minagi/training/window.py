@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from minagi.finite import number
 
 PIECES_MIN = 8  # measurements of each part before a batch of evidence is judged
 
@@ -142,10 +143,10 @@ class WindowGrowth:
         length = _whole(state.get("context"), _whole(context, 0))
         self.context = min(length, self.ceiling) if length > 0 else self.start
         self._clear()
-        self.gain = _finite(state.get("gain"))
+        self.gain = number(state.get("gain"))
         sums, pieces = state.get("sums"), state.get("pieces")
         if isinstance(sums, list) and isinstance(pieces, list) and len(sums) == len(pieces) == 2:
-            read = [_finite(value) for value in sums]
+            read = [number(value) for value in sums]
             if None not in read:
                 self._sums = [value or 0.0 for value in read]
                 self._pieces = [max(0, _whole(value, 0)) for value in pieces]
@@ -155,11 +156,6 @@ class WindowGrowth:
 
 def _whole(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62 else default
-
-
-def _finite(value: Any) -> float | None:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if plain and math.isfinite(value) and abs(value) < 1e300 else None
 
 
 def _mark(value: Any, chars: int) -> int:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from minagi import finite
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import files, layout
 from minagi.weights.faults import LINK, FileFault
@@ -26,7 +28,8 @@ from minagi.weights.npz import check_npz
 META = "meta.json"
 KEPT_AUTOMATIC = 5
 KEPT_BEFORE_REVERT = 3
-KINDS = ("auto", "named", "best", "before-revert", "final")
+KINDS = ("auto", "asked", "named", "best", "before-revert", "final")
+_RECENT = ("auto", "asked", "named", "best", "final")  # of which the last few are kept
 DAMAGED = "damaged"  # the kind of a folder whose meta.json cannot be read
 
 _META_MAX = 1 << 26
@@ -39,11 +42,11 @@ class SnapshotInfo:
 
     id: str
     name: str = ""  # the user's name for it, or ""
-    kind: str = "auto"  # auto | named | best | before-revert | final | damaged
+    kind: str = "auto"  # auto | asked (by a person) | named | best | before-revert | final | damaged
     at: float = 0.0  # Unix time
     step: int = 0
     chars: int = 0  # characters read in the model's life
-    held_out: float | None = None  # nats
+    held_out: float | None = None  # nats; the last reading before it, not one of its own
     experts: int = 0
     bytes_freed: int = 0  # what deleting it would free
     bytes_written: int = 0  # what making it cost; only checkpoint() fills this in
@@ -81,20 +84,21 @@ def next_number(root: Path) -> int:
 def describe(model: layout.Model, number: int, kind: str, name: str, at: float) -> SnapshotInfo:
     """The info of a snapshot of `model`."""
     manifest = model.manifest
-    held_out = manifest.get("val")
-    if not isinstance(held_out, (int, float)) or isinstance(held_out, bool) or not math.isfinite(held_out):
-        held_out = None
-    chars = manifest.get("read_chars", 0)
     return SnapshotInfo(
         id=str(number),
         name=name,
-        kind=("named" if name else "auto") if kind in ("auto", "named") else kind,
+        kind="named" if name and kind in ("auto", "asked") else kind,
         at=at,
         step=int(manifest.get("step", 0)),
-        chars=int(chars) if isinstance(chars, (int, float)) and math.isfinite(chars) else 0,
-        held_out=held_out,
+        chars=int(finite.number(manifest.get("read_chars")) or 0),
+        held_out=held_out_of(manifest),
         experts=len(model.experts),
     )
+
+
+def held_out_of(manifest: Mapping[str, Any]) -> float | None:
+    """The last held-out reading, in nats, that a manifest tells of; None where it tells of none."""
+    return finite.number(manifest.get("val"))
 
 
 def write_meta(folder: Path, info: SnapshotInfo, contents: Mapping[str, tuple[int, int]]) -> None:
@@ -118,11 +122,12 @@ def read(folder: Path) -> Snapshot:
             at=float(body["at"]),
             step=int(body["step"]),
             chars=int(body["chars"]),
-            held_out=None if body["held_out"] is None else float(body["held_out"]),
+            held_out=held_out_of({"val": body["held_out"]}),
             experts=int(body["experts"]),
         )
+        datetime.fromtimestamp(info.at)  # a time that there is
         contents = {str(name): (int(size), int(checksum)) for name, (size, checksum) in body["files"].items()}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, OSError):
         raise FileFault(path, "is damaged") from None
     if strange := [name for name in contents if not layout.is_model_file(name)]:
         raise FileFault(path, f"names the file {layout.shown(strange[0])}, which is none of a model's")
@@ -264,7 +269,7 @@ def expendable(infos: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
     """Those that retention lets go of. Kept are: every named one, the last few automatic ones and the one
     with the best held-out among them, and the last few taken before a revert."""
     newest_first = sorted(infos, key=lambda info: int(info.id), reverse=True)
-    automatic = [i for i in newest_first if not i.name and i.kind in ("auto", "named", "best", "final")]
+    automatic = [i for i in newest_first if not i.name and i.kind in _RECENT]
     reverts = [i for i in newest_first if not i.name and i.kind == "before-revert"]
     measured = [info for info in automatic if info.held_out is not None]
     best = min(measured, key=lambda info: (info.held_out, -int(info.id)), default=None)

@@ -72,8 +72,8 @@ class RunLike(Protocol):
         """
         ...
 
-    def checkpoint(self, name: str = "", kind: str = "named") -> Iterable[Message]:
-        """Save now. kind: named | auto | final."""
+    def checkpoint(self, name: str = "", kind: str = "asked") -> Iterable[Message]:
+        """Save now. kind: asked (by a person) or final; a name keeps it until it is deleted."""
         ...
 
     def close(self) -> None:
@@ -293,7 +293,7 @@ class _Run:
                 "This is a dry run: nothing is saved. Start one that saves to keep what it learns."
             )
         self.tell("saving")
-        self.send_all(self.trainer.checkpoint(command.name, "named"))
+        self.send_all(self.trainer.checkpoint(command.name))
         return "Saved."
 
     def on_snapshots(self, command: protocol.ListSnapshots) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def model(tmp_path: Path) -> Path:
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
     with Store.open(folder, write=True) as store:
-        store.keep(kind="named", name="spring")
+        store.keep(kind="asked", name="spring")
     return folder
 
 
@@ -58,11 +59,48 @@ def test_a_damaged_model_goes_back(model: Path, capsys: pytest.CaptureFixture[st
     assert "The present could not be kept" in capsys.readouterr().err
 
 
+def test_figures_are_in_bits_as_in_the_app_and_their_unit_is_named(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from minagi.weights import Store
+
+    manifest = {**json.loads((model / "manifest.json").read_text()), "val": 2.125}
+    (model / "manifest.json").unlink()  # the snapshot has its own name for the old one
+    (model / "manifest.json").write_text(json.dumps(manifest))
+    with Store.open(model, write=True) as store:
+        store.keep(kind="asked")
+    kept = _json(capsys, "snapshots", str(model))["snapshots"][0]
+    about = _json(capsys, "info", str(model))
+    nats = about["held_out"]
+    assert nats == 2.125
+    assert kept["held_out"] == nats
+    assert kept["bits_per_byte"] == about["bits_per_byte"] == pytest.approx(nats / math.log(2))
+    assert cli.main(["snapshots", str(model)]) == 0
+    shown = capsys.readouterr()
+    assert f"held-out {nats / math.log(2):.4f} bits" in shown.out
+    assert "last reading before each, in bits a byte" in shown.err
+    assert cli.main(["info", str(model)]) == 0
+    assert f"{nats / math.log(2):.4f} bits a byte, when last read" in capsys.readouterr().out
+
+
+def test_a_snapshot_without_a_name_says_how_it_came_about(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from minagi.weights import Store
+
+    with Store.open(model, write=True) as store:
+        for kind in ("asked", "auto"):
+            store.keep(kind=kind)
+    assert cli.main(["snapshots", str(model)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("MiB")[1].strip() for line in lines] == ["automatic", "by hand", "spring"]
+
+
 def test_an_id_comes_before_a_name(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from minagi.weights import Store
 
     with Store.open(model, write=True) as store:
-        store.keep(kind="named", name="1")
+        store.keep(kind="asked", name="1")
     assert _json(capsys, "revert", str(model), "--to", "1")["snapshot"] == "1"
     assert cli.main(["revert", str(model), "--to", "1"]) == 0
     assert "spring" in capsys.readouterr().err.splitlines()[0]

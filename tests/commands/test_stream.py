@@ -69,7 +69,7 @@ class FakeStreamer:
         if self.concluded:
             yield from self.checkpoint(kind="best")
 
-    def checkpoint(self, name: str = "", kind: str = "named") -> Iterator[Message]:
+    def checkpoint(self, name: str = "", kind: str = "asked") -> Iterator[Message]:
         self.calls.append(kind)
         self.unsaved_chars = 0
         yield protocol.Saved(snapshot="1", step=self.steps)

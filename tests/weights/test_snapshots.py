@@ -33,6 +33,34 @@ def test_a_checkpoint_says_what_it_kept(tmp_path: Path) -> None:
             store.checkpoint(state([0, 1, 2], 5), kind="other")
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "kept"),
+    [("auto", "", "auto"), ("asked", "", "asked"), ("auto", "n", "named"), ("asked", "n", "named"),
+     ("best", "", "best"), ("final", "n", "final")],
+)  # fmt: skip
+def test_a_kind_says_who_wanted_it(kind: str, name: str, kept: str, tmp_path: Path) -> None:
+    with Store.open(make(tmp_path / "model"), write=True) as store:
+        assert store.checkpoint(state([0, 1, 2], 5), kind=kind, name=name).kind == kept
+        assert store.snapshots()[0].kind == kept
+
+
+@pytest.mark.parametrize("value", [float("nan"), "3.0", True, [1.0], None, 10**400])
+def test_a_reading_that_is_no_number_is_none(value: object) -> None:
+    assert snapshots.held_out_of({"val": value}) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("at", 1e300), ("at", float("inf")), ("at", float("nan")), ("step", 1e400), ("chars", "many")],
+)  # fmt: skip
+def test_a_snapshot_of_impossible_figures_is_damaged(key: str, value: object, tmp_path: Path) -> None:
+    path = make(tmp_path / "model")
+    file = path / ".minagi" / "snapshots" / "000001" / "meta.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with Store.open(path, write=False) as store:
+        assert [info.kind for info in store.snapshots()] == ["damaged"]
+
+
 def test_unchanged_experts_are_shared_and_what_deleting_frees_is_told(tmp_path: Path) -> None:
     path = make(tmp_path / "model")
     run(path, 2)
@@ -83,7 +111,7 @@ def test_retention_never_lets_the_wrong_ones_go(known: list[SnapshotInfo]) -> No
     going = snapshots.expendable(known)
     staying = [info for info in known if info not in going]
     assert all(not info.name for info in going)
-    for kinds, kept in ((("before-revert",), 3), (("auto", "named", "best", "final"), 5)):
+    for kinds, kept in ((("before-revert",), 3), (("auto", "asked", "named", "best", "final"), 5)):
         of_kind = [i for i in known if not i.name and i.kind in kinds]
         newest = sorted(of_kind, key=lambda i: int(i.id))[-kept:]
         assert all(info in staying for info in newest)

@@ -83,7 +83,7 @@ def test_the_end_of_the_other_side_saves_and_leaves() -> None:
 
 def test_nothing_new_is_not_saved_again() -> None:
     trainer, _, goodbye = drive([], [Checkpoint(id=1, name="mine"), Stop()])
-    assert [call for call in trainer.calls if call[0] == "checkpoint"] == [("checkpoint", "mine", "named")]
+    assert [call for call in trainer.calls if call[0] == "checkpoint"] == [("checkpoint", "mine", "asked")]
     assert goodbye.saved
 
 
@@ -105,7 +105,7 @@ def test_pause_stops_the_steps_and_everything_else_works() -> None:
 @pytest.mark.parametrize(
     ("command", "call", "event"),
     [
-        (Checkpoint(id=1, name="n"), ("checkpoint", "n", "named"), protocol.Saved),
+        (Checkpoint(id=1, name="n"), ("checkpoint", "n", "asked"), protocol.Saved),
         (ListSnapshots(id=1), "snapshots", protocol.Snapshots),
         (Revert(id=1, to="a"), ("revert", "a"), protocol.Reverted),
         (Evaluate(id=1), "evaluate", protocol.HeldOut),
@@ -473,7 +473,7 @@ def test_a_second_signal_waits_for_a_save_under_way() -> None:
     trainer, signals = FakeTrainer(), Signals()
     save = trainer.checkpoint
 
-    def slow(name: str = "", kind: str = "named") -> list:
+    def slow(name: str = "", kind: str = "asked") -> list:
         signals._on_signal(2, None)
         signals._on_signal(2, None)
         return save(name, kind)

@@ -47,7 +47,7 @@ class FakeTrainer:
         self.on_step(self.steps)
         yield protocol.Metrics(step=self.steps, chars=self.chars, unsaved_chars=self.unsaved_chars)
 
-    def checkpoint(self, name: str = "", kind: str = "named") -> list[Message]:
+    def checkpoint(self, name: str = "", kind: str = "asked") -> list[Message]:
         self._called("checkpoint", name, kind)
         if "save" in self.faults:
             raise self.faults["save"]

@@ -44,6 +44,7 @@ from tui.state import (
 
 _SAVED_WORDS = {
     "auto": "Saved",
+    "asked": "Saved",
     "named": "Saved",
     "best": "Saved as the best so far",
     "final": "Saved at the end",

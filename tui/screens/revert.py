@@ -10,19 +10,12 @@ from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from minagi.protocol import SNAPSHOT_KINDS
 from tui import words
 from tui.panes.base import Frame, fitted, line
 from tui.screens.dialog import Dialog
 from tui.state import Snapshot
 from tui.styles import MUTED
-
-_KINDS = {
-    "auto": "automatic",
-    "best": "best held-out",
-    "before-revert": "before a revert",
-    "final": "at the end",
-}
-
 
 _WIDTH, _BESIDE = 84, 8  # columns of the box, and those of its frame
 _AGO, _NAME = 15, 22  # columns of a line's beginning
@@ -92,7 +85,7 @@ class RevertScreen(Dialog[str]):
 
 def _row(snapshot: Snapshot, frame: Frame, width: int) -> Content:
     """One snapshot in a line, what fits of it."""
-    name = snapshot.name or _KINDS.get(snapshot.kind, snapshot.kind)
+    name = snapshot.name or SNAPSHOT_KINDS.get(snapshot.kind, snapshot.kind)
     held = words.loss(snapshot.held_out, frame.view.bits)
     ago = words.ago(max(0.0, frame.now - snapshot.at))
     column = max(1, min(_NAME, width - _AGO - 1))
