@@ -37,7 +37,7 @@ class Print(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None
     ) -> NoReturn:
-        sys.stdout.write(script(parser, values) + "\n")
+        parser._print_message(script(parser, values) + "\n", sys.stdout)
         parser.exit()
 
 

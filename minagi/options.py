@@ -30,6 +30,7 @@ READING = ("pool", "decoding", "hardware", "model.min_steps", "model.halt_thresh
            "data.weights")  # fmt: skip
 _COUNT = re.compile(r"\d[\d_]{0,18}|\d{1,18}(\.\d{1,18})?[eE]\+?\d{1,2}", re.ASCII)
 _COUNT_MAX = 10**15
+THREADS_MAX = 1_024
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,6 +49,19 @@ class Parser(argparse.ArgumentParser):
             after = [f"./{path}" if path.startswith("-") else path for path in given[mark + 1 :]]
             given = given[:mark] + after
         return self.parse_intermixed_args(given)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """As argparse, but for `--flag=--`, of which it would make no value at all."""
+        if action.option_strings and "--" in arg_strings:
+            self.error(f"argument {'/'.join(action.option_strings)}: -- is no value")
+        return super()._get_values(action, arg_strings)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help on its way out: argparse would keep quiet about a full disk or a closed pipe."""
+        if message:
+            stream = file or sys.stderr
+            stream.write(message)
+            stream.flush()
 
     def error(self, message: str) -> NoReturn:
         text = message[:1].upper() + message[1:].rstrip(".")
@@ -119,7 +133,10 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
         "--device", default="auto", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps (default: auto)"
     )
     group.add_argument(
-        "--threads", type=count, metavar="N", help="threads to compute with (default: all cores but one)"
+        "--threads",
+        type=up_to(THREADS_MAX),
+        metavar="N",
+        help="threads to compute with (default: all cores but one)",
     )
 
 
@@ -205,6 +222,18 @@ def count(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1 is needed")
     return number
+
+
+def up_to(most: int) -> Callable[[str], int]:
+    """The type of a flag that takes a whole number from 1 to `most`."""
+
+    def limited(text: str) -> int:
+        number = count(text)
+        if number > most:
+            raise argparse.ArgumentTypeError(f"{number:,} is too many: at most {most:,}")
+        return number
+
+    return limited
 
 
 def positive(text: str) -> float:

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from minagi.completion import SHELLS, Print
 from minagi.config import KEYS, LoadedSettings
-from minagi.errors import EXIT_OK, MinagiError, UsageError
+from minagi.errors import EXIT_FAILED, EXIT_OK, MinagiError, UsageError
 from minagi.options import (
     ENGINE,
     Parser,
@@ -95,6 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MinagiError as error:
         _say(str(error))
         return error.exit_status
+    except OSError as error:  # nobody reads, or there is no room for, what --help and its like print
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would complain at exit about what is left
+        _say(f"{error.strerror or error}.")
+        return EXIT_FAILED
     return asyncio.run(_run(app))
 
 

@@ -13,8 +13,9 @@ from minagi.commands.output import put, put_json, say
 from minagi.config import Hardware
 from minagi.errors import EXIT_OK, UsageError
 from minagi.hardware import prepare_environment, processor_name, usable_cores
-from minagi.options import Parser, count, natural, nearest, path, positive
+from minagi.options import THREADS_MAX, Parser, natural, nearest, path, positive, up_to
 
+MILLION = 1_000_000
 Flag = Callable[[argparse.ArgumentParser], object]
 SHAPES = "seed, tiny, or a profile such as cpu"
 
@@ -29,17 +30,22 @@ def _shape(default: str) -> Flag:
 
 def _steps(default: int) -> Flag:
     return _flag(
-        "--steps", type=count, default=default, metavar="N", help=f"steps timed (default: {default})"
+        "--steps", type=up_to(MILLION), default=default, metavar="N", help=f"steps timed (default: {default})"
     )
 
 
-_WINDOW = _flag("--window", type=count, default=512, metavar="N", help="characters a step (default: 512)")
+_WINDOW = _flag(
+    "--window", type=up_to(MILLION), default=512, metavar="N", help="characters a step (default: 512)"
+)
 _PRECISION = _flag(
     "--precision", default="auto", choices=("auto", "bf16", "fp32"), help="number format (default: auto)"
 )
 _DEVICE = _flag("--device", default="auto", metavar="NAME", help="auto, cpu, cuda, cuda:N or mps")
 _THREADS = _flag(
-    "--threads", type=count, metavar="N", help="threads to compute with (default: every core there is)"
+    "--threads",
+    type=up_to(THREADS_MAX),
+    metavar="N",
+    help="threads to compute with (default: every core there is)",
 )
 
 
@@ -135,7 +141,9 @@ BENCHES: dict[str, Bench] = {
         "minagi bench write --shape seed --json",
         (
             _shape("tiny"),
-            _flag("--chars", type=count, default=64, metavar="N", help="characters timed (default: 64)"),
+            _flag(
+                "--chars", type=up_to(MILLION), default=64, metavar="N", help="characters timed (default: 64)"
+            ),
             _PRECISION,
             _DEVICE,
             _THREADS,
@@ -164,7 +172,7 @@ BENCHES: dict[str, Bench] = {
         "frame and to the first training step.",
         "minagi bench start --runs 5",
         (
-            _flag("--runs", type=count, default=3, metavar="N", help="starts timed (default: 3)"),
+            _flag("--runs", type=up_to(1_000), default=3, metavar="N", help="starts timed (default: 3)"),
             _THREADS,
         ),
         _start,
@@ -175,7 +183,7 @@ BENCHES: dict[str, Bench] = {
         "events by a clock that is wound on; 72 hours take some ten minutes.",
         "minagi bench ui --keys 100 --hours 8",
         (
-            _flag("--keys", type=count, default=200, metavar="N", help="keys timed (default: 200)"),
+            _flag("--keys", type=up_to(MILLION), default=200, metavar="N", help="keys timed (default: 200)"),
             _flag(
                 "--hours", type=positive, default=72.0, metavar="H", help="hours lived through (default: 72)"
             ),
