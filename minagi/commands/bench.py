@@ -199,7 +199,13 @@ BENCHES: dict[str, Bench] = {
         (
             _shape("seed"),
             _flag("--gigabytes", type=positive, default=1.0, metavar="N", help="of the model (default: 1)"),
-            _flag("--window", type=count, default=64, metavar="N", help="characters a step (default: 64)"),
+            _flag(
+                "--window",
+                type=up_to(MILLION),
+                default=64,
+                metavar="N",
+                help="characters a step (default: 64)",
+            ),
             _PRECISION,
             _DEVICE,
             _THREADS,

@@ -19,7 +19,8 @@ from minagi.config import KEYS
 
 STATUSES = {0, 1, 2, 3, 4}
 VALUES = [
-    "", " ", "nan", "-inf", "-1", "0", "1e999", "1e14", "9" * 400, "é\u202e\x1b[2J\x07", "../../..", "/dev/zero",
+    "", " ", "nan", "-inf", "-1", "0", "1e999", "1e14", "9" * 400,
+    "é\u202e\x1b[2J\x07", "../../..", "/dev/zero",
     "/dev/full", "\udcff", "true", "1,2;3", "%s{0}$(id)", "-", "--", "text.txt",
 ]  # fmt: skip
 # Arguments with which a command, given whatever else, cannot get to work: what it would work on is not there.
