@@ -431,7 +431,7 @@ async def test_rows_and_loads_are_told_while_it_writes() -> None:
         fr.settle(app)
         assert "begins after the step in flight" in status(app)
         hear(app, p.ReplyStarted(1), p.ReplyChunk(1, "abc", [2, 2, 5], 7))
-        assert status(app).startswith("✎ adapted · 3 characters · rows 5 · 7 loads")
+        assert status(app) == "✎ 3 characters · rows 5 · 7 loads · esc stops it"
 
 
 async def test_earlier_sessions_are_on_the_screen_and_it_scrolls() -> None:

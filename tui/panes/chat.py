@@ -37,7 +37,8 @@ class ChatStatus(Drawn):
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         reply = frame.state.reply
         if reply is not None:
-            return [fitted(_progress(reply), size.width, " · ")]
+            pair = len(frame.state.chat[-1].replies) > 1
+            return [fitted(_progress(reply, pair), size.width, " · ")]
         learning = line(("learns from this", "$text-success") if frame.state.learning else _UNLEARNT)
         items = [(1, line((_manner(frame), MUTED))), (2, line(learning, (" (t)", MUTED)))]
         room = frame.state.metrics.context - _AROUND
@@ -168,16 +169,17 @@ def _manner(frame: Frame) -> str:
     return {"raw": "raw: greedy", "both": f"adapted {strength} and raw"}.get(manner, f"adapted {strength}")
 
 
-def _progress(reply: Reply) -> list[tuple[int, Content]]:
+def _progress(reply: Reply, pair: bool) -> list[tuple[int, Content]]:
+    """How the reply being written goes; `pair`: it is one of two."""
     stop = line(("esc stops it", MUTED))
     if reply.phase == "waiting":
         return [(0, line(("a reply begins after the step in flight", "$text-accent"))), (1, stop)]
+    which = f"{reply.variant} " if pair else ""
     return [
-        (0, line(("✎ ", "$text-success"), reply.variant)),
-        (1, line((f"{reply.chars}", "bold"), " characters")),
-        (3, line("rows ", (f"{reply.last_rows}", "bold"))),
-        (4, line(words.plural(reply.loads, "load"))),
-        (2, stop),
+        (0, line(("✎ ", "$text-success"), which, (f"{reply.chars}", "bold"), " characters")),
+        (1, line("rows ", (f"{reply.last_rows}", "bold"))),
+        (2, line(words.plural(reply.loads, "load"))),
+        (3, stop),
     ]
 
 
