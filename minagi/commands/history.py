@@ -82,7 +82,7 @@ def _of_one_model(
 def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     before: Mapping[str, Any] = {}
     for row in rows:
-        rate = figure(row.get("rate"))
+        factor = figure(row.get("rate")) if row.get("kind") is None else None
         yield (
             _when(row.get("time")),
             _number(row.get("step"), ",.0f"),
@@ -91,7 +91,7 @@ def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
             _number(bits(row.get("val")), ".3f"),
             _number(row.get("experts"), ",.0f"),
             _number(row.get("context"), ",.0f"),
-            _number(rate, ".3f") if rate is not None else _number(row.get("lr"), ".2e"),
+            _number(factor, ".3f") if factor is not None else _number(row.get("lr"), ".2e"),
             _number(figure(row.get("memory")), ",.0f", 2**20, " MiB"),
             _happened(row, before),
         )

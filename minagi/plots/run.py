@@ -86,7 +86,8 @@ class Run:
         self.stream = self.stream or isinstance(row.get("kind"), str)
         x = figure(row.get("chars"))
         x = x if x is not None and x >= 0 else None
-        self.train.add(x, _loss(row.get("loss")))
+        if row.get("kind") in (None, "step"):  # elsewhere a stream's is smoothed, and of another time
+            self.train.add(x, _loss(row.get("loss")))
         if row.get("kind") in (None, "val", "done"):  # what else a stream tells repeats its last reading
             measured = figure(row["val_chars"]) if "val_chars" in row else x
             if not self.held_out.x or self.held_out.x[-1] != measured:  # as rows between two readings do

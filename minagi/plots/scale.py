@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 LONG = 8  # largest over smallest, from which a log axis is marked at powers of ten and 2 and 5 times them
 _STEPS = (1, 2, 2.5, 5, 10)
@@ -27,9 +28,19 @@ def marks(low: float, high: float, about: int, log: bool = False) -> list[float]
     return [round(place * step, 12) for place in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def short(value: float) -> str:
+def labels(values: Sequence[float]) -> list[str]:
+    """What to write beside these marks: as few digits as tell them apart."""
+    written: list[str] = []
+    for digits in range(4, 12):
+        written = [short(value, digits) for value in values]
+        if len(set(written)) == len(set(values)):
+            break
+    return written
+
+
+def short(value: float, digits: int = 4) -> str:
     """A number in a few characters: 950, 12k, 1.5M, 0.25."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
-            return f"{value / size:.4g}{letter}"
-    return f"{value:.4g}"
+            return f"{value / size:.{digits}g}{letter}"
+    return f"{value:.{digits}g}"

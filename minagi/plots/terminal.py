@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import plotext
 
 from minagi.plots.run import Curve, Run
-from minagi.plots.scale import marks, short
+from minagi.plots.scale import labels, marks, short
 from minagi.steering import harmless
 
 WIDTH_MIN, WIDTH_MAX = 24, 120
@@ -92,7 +92,7 @@ def _chart(title: str, parts: list[Part], look: Look, height: int, log: bool = F
         low, high = _widened(min(values), max(values), log)
         at = marks(low, high, about, log)
         set_limits(place(low), place(high))
-        set_marks([place(value) for value in at], [short(value) for value in at])
+        set_marks([place(value) for value in at], labels(at))
     picture = "\n".join(line.rstrip() for line in _finished(plotext.build(), look).rstrip().split("\n"))
     return "\n".join([*_heading(title, parts, width), picture])
 

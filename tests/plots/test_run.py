@@ -9,7 +9,7 @@ from plot_rows import HOSTILE, read_rows, stream_rows
 
 from minagi.plots import run as module
 from minagi.plots.run import LN2, Curve, Run, runs_of
-from minagi.plots.scale import marks, short
+from minagi.plots.scale import labels, marks, short
 
 
 def only(rows: list) -> Run:
@@ -32,7 +32,7 @@ def test_a_run_of_stream() -> None:
     """A reading is a reading once, however many rows repeat it."""
     run = only(stream_rows())
     assert run.stream
-    assert run.train.y == pytest.approx([2.0 / LN2, 1.8 / LN2, 1.75 / LN2])
+    assert run.train.y == pytest.approx([2.0 / LN2, 1.8 / LN2])
     assert run.held_out.y == pytest.approx([1.9 / LN2, 1.7 / LN2])
     assert run.subjects["books"].y == pytest.approx([1.9 / LN2])
     assert run.rate.y == [3e-4, 2e-4]
@@ -130,6 +130,12 @@ def test_round_numbers() -> None:
     assert marks(5.0, 5.0, 5) == [5.0]
     assert marks(1e3, 1e7, 9, log=True) == [1e3, 1e4, 1e5, 1e6, 1e7]
     assert marks(2e4, 9e5, 9, log=True) == [2e4, 5e4, 1e5, 2e5, 5e5]
+
+
+def test_marks_close_together_are_told_apart() -> None:
+    assert labels([5.3585, 5.359, 5.3595]) == ["5.3585", "5.359", "5.3595"]
+    assert labels([1.0, 2.0]) == ["1", "2"] and labels([]) == []
+    assert len(set(labels([1e15, 1e15 + 1]))) == 1, "past any digits there are"
 
 
 def test_short_numbers() -> None:
