@@ -54,7 +54,9 @@ class Averages:
     @torch.no_grad()
     def stepped(self, chars: int, total: int) -> None:
         """A step read `chars` new characters, which makes `total` since birth, and changed the weights."""
-        every = min(EVERY, total // 16 + 1)
+        # A power of two, so that it stays as it is until `total` has doubled: else its multiples would move
+        # away as fast as the total comes near.
+        every = min(EVERY, 1 << max(0, (total // 16).bit_length() - 1))
         if total // every == (total - chars) // every:
             return
         new = max(chars, every)

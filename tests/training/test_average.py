@@ -62,7 +62,7 @@ def test_an_average_is_the_exponential_mean_of_what_the_weights_were(home: Home,
         new = session.chars - chars
         stepped = {str(uid) for uid in session.stepper.admitted}
         total = session.chars
-        every = min(EVERY, total // 16 + 1)
+        every = min(EVERY, 2 ** int(math.log2(max(1, total // 16))))
         if total // every == chars // every:
             continue
         share = max(new, every) / (max(new, every) + min(SHARE * total, 200))
@@ -74,6 +74,18 @@ def test_an_average_is_the_exponential_mean_of_what_the_weights_were(home: Home,
     assert found.keys() >= {"tok_emb.weight", "pool.gate"}
     for name, array in found.items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    session.close()
+
+
+def test_an_average_follows_from_birth_on(home: Home) -> None:
+    """Not for long do its weights stand still while the newest move on."""
+    session = home.open(ON)
+    before = averages(session)["tok_emb.weight"]
+    for _ in range(12):
+        drive(session, 10)
+        after = averages(session)["tok_emb.weight"]
+        assert (after != before).any(), f"unmoved at {session.chars} characters"
+        before = after
     session.close()
 
 
