@@ -170,7 +170,7 @@ def sentence(message: Message) -> str:
 def comparison(held_out: protocol.HeldOut) -> str:
     """What reading changed, subject by subject, in bits a byte: a table, or "" where nothing was measured."""
     rows = []
-    for name, score in held_out.subjects.items():
+    for name, score in {**held_out.subjects, **held_out.elsewhere}.items():
         now, before, error = score.get("nats"), score.get("before"), score.get("change_stderr")
         if now is not None and before is not None:
             change = f"{(now - before) / LN2:+.3f}" + _figure(" ± {:.3f}", error and error / LN2)

@@ -11,11 +11,9 @@ The run is the trainer's own, dry: its reader, its steps, its rate that follows 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from minagi.config import Settings, with_values
@@ -25,7 +23,8 @@ from minagi.protocol import Message, Phase
 from minagi.text.collect import collect
 from minagi.text.corpus import Corpus, Subject, shown_path
 from minagi.text.lanes import LaneReader, WindowOfText
-from minagi.training.ours import ours_of, texts
+from minagi.training.elsewhere import recorded_paths
+from minagi.training.ours import ours_of
 from minagi.training.request import SessionRequest
 from minagi.training.session import not_text, open_session
 from minagi.weights import Store
@@ -205,16 +204,6 @@ def known_text(request: ForgetRequest, settings: Settings, ours: dict[str, Any],
     if request.interleave and not corpus.chars:
         raise UsageError("Nothing is left of the known text to be read again: leave out --interleave.")
     return corpus
-
-
-def recorded_paths(ours: dict[str, Any]) -> tuple[Path, ...]:
-    """The paths that earlier runs were given, as far as they are still there."""
-    there = []
-    for path in map(Path, texts(ours.get("paths"))):
-        with contextlib.suppress(OSError, ValueError):
-            path.stat()
-            there.append(path)
-    return tuple(there)
 
 
 def _read_before(new: Subject, ours: dict[str, Any]) -> str:

@@ -173,6 +173,8 @@ class HeldOut(Message):
     subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
     seconds: float = 0.0
     gap: float | None = None  # held-out minus train
+    # as `subjects`, of what the model knows and is not reading now; measured first and last, not in `nats`
+    elsewhere: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,12 @@ class Measuring:
         progress: Progress,
         rate: RateControl,
         guard: Guard,
+        elsewhere: Corpus,
         clock: Callable[[], float],
     ) -> None:
         self.engine, self.settings, self.progress = engine, settings, progress
-        self.rate, self.guard, self._clock = rate, guard, clock
-        self._reading: Generator[None, None, Measured] | None = None
+        self.rate, self.guard, self.elsewhere, self._clock = rate, guard, elsewhere, clock
+        self._reading: Generator[None, None, tuple[Measured, Measured | None]] | None = None
         self._began = 0.0
         self.last: protocol.HeldOut | None = None  # the last whole reading, and what was made of it
         self.move: protocol.Rate | None = None
@@ -58,18 +59,27 @@ class Measuring:
         read, at = self.progress.chars, self.progress.evaluated_chars
         return read - at >= min(self.settings.training.eval_every_chars, max(FIRST_READING, at))
 
-    def begin(self, corpus: Corpus, context: int) -> None:
-        """Begin a reading with a window of `context`, unless there is no held-out text."""
+    def begin(self, corpus: Corpus, context: int, everywhere: bool = False) -> None:
+        """Begin a reading with a window of `context`, unless there is no held-out text; `everywhere` for
+        what is known from elsewhere as well, which no decision is made by."""
         self.progress.evaluated_chars = self.progress.chars
         if corpus.held_out_chars:
             self._began = self._clock()
-            self._reading = self.engine.evaluator.held_out(
-                corpus,
-                self.settings.data.eval_chars,
-                self.settings.model.context_end,
-                context,
-                self.settings.training.chunk,
-            )
+            self._reading = self._read(corpus, context, everywhere)
+
+    def _read(
+        self, corpus: Corpus, context: int, everywhere: bool
+    ) -> Generator[None, None, tuple[Measured, Measured | None]]:
+        """Yields after every window; what was measured of `corpus`, and of elsewhere."""
+
+        def measure(text: Corpus) -> Generator[None, None, Measured]:
+            settings = self.settings
+            chars, passage = settings.data.eval_chars, settings.model.context_end
+            return self.engine.evaluator.held_out(text, chars, passage, context, settings.training.chunk)
+
+        here = yield from measure(corpus)
+        others = everywhere and self.elsewhere.held_out_chars > 0
+        return here, (yield from measure(self.elsewhere)) if others else None
 
     def give_up(self) -> None:
         """There is no reading in progress any more."""
@@ -89,10 +99,10 @@ class Measuring:
                 next(self._reading)
         except StopIteration as end:
             self._reading = None
-            return (yield from self._judge(end.value))
+            return (yield from self._judge(*end.value))
         return None
 
-    def _judge(self, measured: Measured) -> Generator[Message, None, Judged | None]:
+    def _judge(self, measured: Measured, others: Measured | None) -> Generator[Message, None, Judged | None]:
         nats, stderr = measured.total.nats, measured.total.stderr
         if nats is None:
             return None
@@ -101,7 +111,7 @@ class Measuring:
         rescue = self.guard.held_out(nats)
         progress.val = nats if math.isfinite(nats) else None
         best = math.isfinite(nats) and (before is None or nats < before)
-        self.last = self._event(measured, nats, best)
+        self.last = self._event(measured, others, nats, best)
         yield self.last
         move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)
         progress.evaluated_step = progress.step
@@ -111,15 +121,10 @@ class Measuring:
             yield Log(at=time.time(), level="info", topic="rate", text=move.sentence)
         return Judged(best, rescue)
 
-    def _event(self, measured: Measured, nats: float, best: bool) -> protocol.HeldOut:
+    def _event(
+        self, measured: Measured, others: Measured | None, nats: float, best: bool
+    ) -> protocol.HeldOut:
         progress = self.progress
-        subjects: dict[str, dict[str, float | None]] = {}
-        for name, score in measured.subjects.items():
-            before = progress.subject(name).measured(score.nats, score.windows)
-            subjects[name] = {
-                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": before.nats,
-                "change_stderr": before.change_stderr(score.windows),
-            }  # fmt: skip
         return protocol.HeldOut(
             at=time.time(),
             step=progress.step,
@@ -128,7 +133,18 @@ class Measuring:
             bits_per_byte=nats / LN2,
             stderr=measured.total.stderr,
             best=best,
-            subjects=subjects,
+            subjects=self._by_subject(measured),
+            elsewhere={} if others is None else self._by_subject(others),
             seconds=self._clock() - self._began,
             gap=progress.gap,
         )
+
+    def _by_subject(self, measured: Measured) -> dict[str, dict[str, float | None]]:
+        subjects: dict[str, dict[str, float | None]] = {}
+        for name, score in measured.subjects.items():
+            before = self.progress.subject(name).measured(score.nats, score.windows)
+            subjects[name] = {
+                "nats": score.nats, "stderr": score.stderr, "bytes": score.size, "before": before.nats,
+                "change_stderr": before.change_stderr(score.windows),
+            }  # fmt: skip
+        return subjects

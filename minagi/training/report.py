@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,10 +75,14 @@ def hello(
     )
 
 
-def skipped_sentence(reason: str, paths: Sequence[Path], count: int) -> str:
-    """Files passed over for one reason, with an example."""
-    files = "1 file was" if count == 1 else f"{count:,} files were"
-    return f"{files} passed over ({reason}), for example {shown_path(paths[0])}."
+def found(corpus: Corpus) -> Iterator[protocol.Message]:
+    """What there is to read, and for every reason to pass files over how many, with an example."""
+    yield protocol.CorpusFound(**corpus.summary())
+    for reason, paths in corpus.skipped_examples.items():
+        count = corpus.skipped.get(reason, len(paths))
+        files = "1 file was" if count == 1 else f"{count:,} files were"
+        text = f"{files} passed over ({reason}), for example {shown_path(paths[0])}."
+        yield protocol.Log(at=time.time(), topic="files", text=text)
 
 
 def change_sentence(change: CorpusChange) -> str:
@@ -160,7 +163,7 @@ def window(progress: Progress, growth: WindowGrowth, moved: WindowMove | None = 
 
 def row(progress: Progress, context: int, factor: float, held_out: protocol.HeldOut | None) -> dict[str, Any]:
     """What a row of the history says beside counters and telemetry; losses in nats a byte."""
-    measured = held_out.subjects if held_out is not None else {}
+    measured = {**held_out.subjects, **held_out.elsewhere} if held_out is not None else {}
     subjects = {}
     for name in sorted({*measured, *progress.subjects}):
         known, score = progress.subject(name), measured.get(name, {})
@@ -180,7 +183,8 @@ def row(progress: Progress, context: int, factor: float, held_out: protocol.Held
 def reckoning(held_out: protocol.HeldOut) -> Iterator[protocol.Log]:
     """What a session gained and cost, subject by subject: every change beyond its standard error."""
     gained = cost = 0
-    for name, score in held_out.subjects.items():
+    everywhere = {**held_out.subjects, **held_out.elsewhere}
+    for name, score in everywhere.items():
         now, before, error = score.get("nats"), score.get("before"), score.get("change_stderr") or 0.0
         if now is None or before is None or not abs(now - before) > error:
             continue
@@ -194,9 +198,7 @@ def reckoning(held_out: protocol.HeldOut) -> Iterator[protocol.Log]:
             )
             yield protocol.Log(at=time.time(), level="warning", topic="held-out", text=text)
     if gained and not cost:
-        text = (
-            f"Held-out text got better in {gained} of {_subjects(len(held_out.subjects))} and worse in none."
-        )
+        text = f"Held-out text got better in {gained} of {_subjects(len(everywhere))} and worse in none."
         yield protocol.Log(at=time.time(), topic="held-out", text=text)
 
 

@@ -21,6 +21,7 @@ from minagi.text.corpus import read_span
 from minagi.text.lanes import LaneReader
 from minagi.text.watch import CorpusWatcher
 from minagi.training.chat_records import ChatRecords
+from minagi.training.elsewhere import NOTHING, elsewhere
 from minagi.training.engine import Engine, depth_warnings
 from minagi.training.evaluate import LN2, Score
 from minagi.training.ours import ours_of
@@ -95,6 +96,7 @@ def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Se
         sample_raw_only=request.sample_raw_only,
         trace_routes=request.trace_routes,
         trace_chunks=request.trace_chunks,
+        elsewhere=NOTHING if held_out else elsewhere(ours, corpus, exclude, request.follow_symlinks),
     )
     reader = LaneReader(corpus, settings.data.passage, seed)
     return Session(engine, loaded, corpus, reader, watcher, start, records)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from minagi.text.corpus import Corpus
+from minagi.training.elsewhere import NOTHING
+
 
 @dataclass(frozen=True)
 class Start:
@@ -24,3 +27,4 @@ class Start:
     sample_raw_only: bool = False
     trace_routes: Path | None = None
     trace_chunks: int = 8
+    elsewhere: Corpus = NOTHING  # held-out text of what the model knows and is not reading now

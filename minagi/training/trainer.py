@@ -103,7 +103,9 @@ class Trainer:
         self.chat = Chat(engine, settings.decoding, records)
         self._figures_at = -math.inf
         self._pulse = protocol.Metrics()
-        self._measuring = Measuring(engine, settings, self.progress, self.rate, self.guard, clock)
+        self._measuring = Measuring(
+            engine, settings, self.progress, self.rate, self.guard, start.elsewhere, clock
+        )
         self.sampling = Sampling(engine, settings, start, clock)
         if not start.fresh:
             self._restore(engine.store.manifest)
@@ -189,10 +191,7 @@ class Trainer:
     def greet(self) -> Iterator[Message]:
         """Who this is, what there is to read, and how things stand."""
         yield report.hello(self.engine, self.settings, self.progress, self.start, self.window)
-        yield protocol.CorpusFound(**self.corpus.summary())
-        for reason, paths in self.corpus.skipped_examples.items():
-            count = self.corpus.skipped.get(reason, len(paths))
-            yield _log("files", report.skipped_sentence(reason, paths, count))
+        yield from report.found(self.corpus)
         for sentence in self.start.notice.splitlines():
             yield _log("run", sentence)
         yield report.window(self.progress, self.window)
@@ -201,7 +200,7 @@ class Trainer:
         yield from self.chat.greet()
         if not self.start.fresh:
             yield from self.checkpoints.resumed()
-            self._begin_reading()
+            self._measuring.begin(self.corpus, self.window.context, everywhere=True)
 
     # ---------------------------------------------------------------------------------------- step
 
@@ -219,7 +218,7 @@ class Trainer:
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
             yield _log("files", sentence, "warning")
-        lr = self._lr()
+        lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
         made = self.stepper.make(text, lr, self.steps, self.chars)
         if made.norm is None:
             what = "loss" if not math.isfinite(float(made.loss.ce)) else "gradient"
@@ -236,9 +235,6 @@ class Trainer:
             yield from self._figures()
         yield from self._after(made.loss)
 
-    def _lr(self) -> float:
-        return self.settings.training.lr * self.rate.factor * self.rate.warmup(self.progress.step)
-
     def _after(self, loss: Loss) -> Iterator[Message]:
         """What is due after a step."""
         moved = self.window.observe(loss.nats.cpu().numpy(), self.settings.training.chunk, self.chars)
@@ -247,7 +243,7 @@ class Trainer:
             if moved.grew and moved.context == self.window.ceiling:
                 yield _log("window", moved.sentence)
         if self._measuring.due:
-            self._begin_reading()
+            self._measuring.begin(self.corpus, self.window.context)
         if self.sampling.due:
             self.sampling.begin(self.corpus, self.window.context)
         if self.stepper.trace.full:
@@ -309,16 +305,12 @@ class Trainer:
         """Measure held-out text now, slice by slice; closing the generator gives the reading up."""
         if not self.corpus.held_out_chars:
             raise UsageError("There is no held-out text to measure: too little text was given.")
-        self._begin_reading()
+        self._measuring.begin(self.corpus, self.window.context, everywhere=True)
         try:
             while self._measuring.open:
                 yield from self._go_on_reading()
         finally:
             self._measuring.give_up()
-
-    def _begin_reading(self) -> None:
-        """Begin a held-out reading; the coming steps are slices of it, so that a chat need not wait."""
-        self._measuring.begin(self.corpus, self.window.context)
 
     def _go_on_reading(self) -> Iterator[Message]:
         """Make a slice of the reading; go back or save where what was measured asks for it."""
@@ -393,12 +385,9 @@ class Trainer:
         return self._pulse
 
     def _heading(self) -> str:
-        measuring = self._measuring
-        where = str(self.engine.store.path)
+        where, clip = str(self.engine.store.path), self.settings.training.clip
         window = report.window(self.progress, self.window)
-        return heading(
-            where, self._pulse, window, self.settings.training.clip, measuring.last, measuring.move
-        )
+        return heading(where, self._pulse, window, clip, self._measuring.last, self._measuring.move)
 
     def _figures(self) -> Iterator[Message]:
         self._figures_at = self._clock()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_runs import Home, drive, of
+from tiny_runs import Home, drive, of, prose
 
 from minagi import protocol
+from minagi.text.collect import collect
+from minagi.training.elsewhere import elsewhere
 from minagi.training.history import History
 from minagi.training.progress import Before, Progress
 from minagi.training.report import reckoning
@@ -90,6 +93,83 @@ def test_other_text_is_compared_with_nothing(home: Home) -> None:
     (reading,) = of(protocol.HeldOut, session.evaluate())
     assert all(score["before"] == score["nats"] for score in reading.subjects.values())
     session.close()
+
+
+# --------------------------------------------------------------------------------------- elsewhere
+
+
+def other_text(home: Home) -> Path:
+    folder = home.root / "new"
+    for part in range(3):
+        file = folder / "recipes" / f"{part}.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(f"{17 * number * (part + 3) % 9973}\n" for number in range(600)))
+    return folder
+
+
+def test_what_a_model_knows_and_is_not_reading_is_measured_first_and_last(home: Home) -> None:
+    """Reading new text costs the old ground, and that is said, though no decision is made by it."""
+    session = home.open()
+    drive(session, 60)
+    list(session.checkpoint())
+    session.close()
+    session = home.open(paths=(other_text(home),))
+    list(session.greet())
+    said = drive(session, 80)
+    (first,) = of(protocol.HeldOut, said)
+    assert set(first.subjects) == {"recipes"} and set(first.elsewhere) == {"letters", "logbook"}
+    assert first.nats == pytest.approx(first.subjects["recipes"]["nats"])
+    session.settings.training.__dict__["eval_every_chars"] = 1
+    (between,) = of(protocol.HeldOut, drive(session, 2))
+    assert between.elsewhere == {}
+    (last,) = of(protocol.HeldOut, session.evaluate())
+    for score in last.elsewhere.values():
+        assert score["before"] is not None and score["change_stderr"] is not None
+    worse = {n for n, s in last.elsewhere.items() if s["nats"] - s["before"] > s["change_stderr"]}
+    texts = [log.text for log in of(protocol.Log, session.conclude())]
+    assert worse and all(any(f"cost ground in {name}" in text for text in texts) for name in worse)
+    list(session.checkpoint())
+    session.close()
+    manifest = json.loads((home.weights / "manifest.json").read_text())
+    assert len(manifest["minagi"]["paths"]) == 2
+
+
+def test_nothing_is_elsewhere_on_the_same_text_or_beside_a_held_out_folder(home: Home) -> None:
+    home.made(3)
+    same = home.open()
+    assert not same.start.elsewhere.subjects
+    same.close()
+    apart = home.root / "val" / "letters"
+    apart.mkdir(parents=True)
+    (apart / "a.txt").write_text(prose(200, 1))
+    covered = home.open({"data.held_out": str(home.root / "val")}, paths=(other_text(home),))
+    assert not covered.start.elsewhere.subjects
+    covered.close()
+
+
+def test_text_whose_held_out_part_is_gone_is_no_measure(home: Home) -> None:
+    home.made(3)
+    ours = json.loads((home.weights / "manifest.json").read_text())["minagi"]
+    new = collect([other_text(home)])
+    assert {subject.name for subject in elsewhere(ours, new).subjects} == {"letters", "logbook"}
+    for key in ours["held_out"]:
+        if key.startswith("letters/"):
+            (home.text / key).unlink()  # what would be chosen in its place was trained on
+    assert {subject.name for subject in elsewhere(ours, new).subjects} == {"logbook"}
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [{}, {"paths": 3}, {"paths": ["/no/such", "\0", 5]}, {"paths": ["TEXT"]},
+     {"paths": ["TEXT"], "held_out": 7},
+     {"paths": ["TEXT"], "held_out": {"letters/0.txt": "x"}}, {"paths": ["EMPTY"], "held_out": {}}],
+)  # fmt: skip
+def test_what_a_manifest_may_say_instead(home: Home, ours: dict) -> None:
+    (home.root / "empty").mkdir()
+    places = {"TEXT": str(home.text), "EMPTY": str(home.root / "empty")}
+    if isinstance(ours.get("paths"), list):
+        ours = {**ours, "paths": [places.get(path, path) for path in ours["paths"]]}
+    assert not elsewhere(ours, collect([other_text(home)])).subjects
 
 
 # ------------------------------------------------------------------------------------- the history
