@@ -433,6 +433,7 @@ def test_new_text_is_read_first_and_deleted_text_leaves(home: Home, session: Ses
 
 
 def test_a_file_that_vanished_is_named_and_ends_nothing(home: Home, session: Session) -> None:
+    watched(session, home)  # and its clock stands still: the reader is the first to find out
     for name in ("0.txt", "1.txt"):
         (home.text / "letters" / name).unlink()
     said = drive(session, 40)
