@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from minagi.errors import UsageError
 from tui.sanitise import clean_line
 
-RUN, LOOK, TALK, MOVE, LEAVE = "Run", "Look", "Chat", "Panes", "Leave"
-GROUPS = (RUN, TALK, LOOK, MOVE, LEAVE)
+RUN, LOOK, TALK, MOVE, LEAVE, REPLAY = "Run", "Look", "Chat", "Panes", "Leave", "Recorded runs"
+GROUPS = (RUN, TALK, LOOK, MOVE, LEAVE, REPLAY)
 PANES = ("loss", "memory", "pool", "window", "depth", "subjects", "chat", "log")
 
 
@@ -58,10 +58,6 @@ TABLE: tuple[Key, ...] = (
     Key("revert", ("r",), "revert", RUN, "Go back to an earlier checkpoint", rank=5, slash="revert"),
     Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9, slash="measure"),
     Key("restart", ("R",), "restart", RUN, "Start a worker that ended again, from the last checkpoint"),
-    Key("slower", ("less_than_sign",), "slower", RUN, "Recording: half the pace", "replay", 2, "pace(-1)"),
-    Key("faster", ("greater_than_sign",), "faster", RUN, "Recording: twice the pace", "replay", 2, "pace(1)"),
-    Key("back", ("comma",), "back", RUN, "Recording: ten seconds back", "replay", 3, "seek(-10)"),
-    Key("ahead", ("full_stop",), "on", RUN, "Recording: ten seconds on", "replay", 3, "seek(10)"),
     Key("chat", ("i", "slash"), "chat", TALK, "Talk to the model", rank=3),
     Key("leave_chat", ("escape",), "leave", TALK, "Cancel the reply, or leave the text field", "text"),
     Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
@@ -173,6 +169,28 @@ TABLE: tuple[Key, ...] = (
     Key("command_palette", ("ctrl+p",), "palette", LEAVE, "Find any command by name", "text", rank=14),
     Key("suspend", ("ctrl+z",), "suspend", LEAVE, "Back to the shell for a while; fg returns"),
     Key("leave", ("q", "ctrl+q"), "quit", LEAVE, "Quit, asking what to keep", "text", rank=6, slash="quit"),
+    Key(
+        "slower",
+        ("less_than_sign",),
+        "slower",
+        REPLAY,
+        "A recording at half its pace",
+        "replay",
+        2,
+        "pace(-1)",
+    ),
+    Key(
+        "faster",
+        ("greater_than_sign",),
+        "faster",
+        REPLAY,
+        "A recording at twice its pace",
+        "replay",
+        2,
+        "pace(1)",
+    ),
+    Key("back", ("comma",), "back", REPLAY, "A recording ten seconds back", "replay", 3, "seek(-10)"),
+    Key("ahead", ("full_stop",), "on", REPLAY, "A recording ten seconds on", "replay", 3, "seek(10)"),
     Key("interrupt", ("ctrl+c",), "quit", LEAVE, "Copy what is selected; twice: save and quit", "text"),
 )
 

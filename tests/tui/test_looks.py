@@ -1,22 +1,45 @@
-"""What the app looks like, pixel for pixel: `pytest --snapshot-update` after a change that was meant."""
+"""What the app looks like: `pytest --snapshot-update` after a change that was meant.
+
+Pictures hold the colours: the whole screen at every size in three themes, every pane and screen once.
+Texts hold what stands where: every pane and screen at every size.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Awaitable, Callable
 
 import fake_run as fr
 import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.pilot import Pilot
 
 from minagi import protocol as p
 from minagi.config import Ui
+from tui.keymap import PANES
+from tui.reducers import reduce
 from tui.shell import MinagiApp
-from tui.state import Asked
+from tui.state import AppState, Asked, initial
 
 STEPS = 1300
 NOW = fr.START + STEPS * fr.STEP_SECONDS + 20
-SnapCompare = Callable[..., bool]
+SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
+THEMES = ("textual-dark", "textual-light", "ansi-dark")
+SCREENS = ("welcome", "quit", "leaving", "name", "revert", "help", "died", "inspect", "palette")
+_KEYS: dict[str, tuple[str, ...]] = {
+    "quit": ("q",), "leaving": ("q", "enter"), "name": ("S",), "revert": ("r",), "help": ("question_mark",),
+    "inspect": ("p",), "palette": ("ctrl+p",),
+}  # fmt: skip
+Compare = Callable[..., bool]
+
+
+class TextFile(SingleFileSnapshotExtension):
+    """A snapshot that can be read."""
+
+    _write_mode = WriteMode.TEXT
+    _file_extension = "txt"
 
 
 @pytest.fixture(autouse=True)
@@ -26,53 +49,128 @@ def _greenwich(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
 
 
-def app(theme: str = "textual-dark") -> MinagiApp:
-    made = MinagiApp(
-        fr.FakeSource(script=list(fr.story(STEPS))), Ui(theme=theme), clock=fr.Clock(NOW), recent_span=1e8
-    )
+def conversation() -> list[p.Message]:
+    """One answer that is whole, and one that is being written."""
+    whole = fr.reply(90, "They were pruned at the end of winter, and the ground was then öpen. [b]")
+    begun = list(fr.reply(91, "And then the rain of the day, and of the night"))[:5]
+    first = Asked(p.Write(id=90, prompt="What did I write about the apple trees?"))
+    return [first, *whole, Asked(p.Write(id=91, prompt="And then?")), *begun]
+
+
+def snapshots() -> p.Snapshots:
+    kinds = ("auto", "best", "final", "before-revert")
+    items = [
+        {"id": f"s{n}", "name": "before the [b] tea 日記" if n == 2 else "", "kind": kinds[n % 4],
+         "at": NOW - 7000 * n, "step": STEPS - 100 * n, "chars": (STEPS - 100 * n) * fr.STEP_CHARS,
+         "held_out": 1.8 + n / 10, "experts": 23}
+        for n in range(1, 7)
+    ]  # fmt: skip
+    return p.Snapshots(items)
+
+
+def probed() -> p.Probed:
+    text = "The trees, naïve and 古い,\nstood in the rain.".encode()
+    count = len(text)
+    return p.Probed(
+        5, text.decode("latin-1"), [1 + (place * 7) % 6 for place in range(count)],
+        [None, *[0.3 + place % 5 for place in range(count - 1)]], [[3, 26, 7]] * count,
+        [[0.5, 0.3, 0.2]] * count, ["e"] * count, [" "] * count,
+    )  # fmt: skip
+
+
+@functools.cache
+def told() -> AppState:
+    """The story, once for all."""
+    state = initial(fr.START, 1e8)
+    for event in fr.story(STEPS):
+        state = reduce(state, event, NOW)
+    return state
+
+
+def app(theme: str = THEMES[0], first_run: bool = False) -> MinagiApp:
+    source = fr.FakeSource(slow_close=True)
+    made = MinagiApp(source, Ui(theme=theme), clock=fr.Clock(NOW), recent_span=1e8, first_run=first_run)
     made.animation_level = "none"
     return made
 
 
-def after(*keys: str, talk: bool = False) -> Callable[[Pilot], Awaitable[None]]:
-    """Press keys, once the story is told and drawn."""
+async def drawn(shown: MinagiApp, pilot: Pilot) -> None:
+    for _ in range(2):
+        fr.settle(shown)
+        await pilot.pause()
+
+
+def after(*keys: str, screen: str = "") -> Callable[[Pilot], Awaitable[None]]:
+    """Once the story is told and drawn, press keys, and bring a screen up."""
 
     async def act(pilot: Pilot) -> None:
         await pilot.pause()
         shown = pilot.app
-        assert isinstance(shown, MinagiApp)
-        if talk:
-            shown.fold(Asked(p.Write(id=90, prompt="What did I write about the apple trees?")))
-            for event in fr.reply(
-                90, "They were pruned at the end of winter, and the ground was then öpen. [b]"
-            ):
+        assert isinstance(shown, MinagiApp) and isinstance(shown.source, fr.FakeSource)
+        if screen == "welcome":
+            for event in list(fr.story(1)):
                 shown.fold(event)
-            shown.fold(Asked(p.Write(id=91, prompt="And then?")))
-            for event in list(fr.reply(91, "And then the rain of the day, and of the night"))[:5]:
+        else:
+            shown.state = told()
+            for event in conversation():
                 shown.fold(event)
-        fr.settle(shown)
-        await pilot.pause()
-        for key in keys:
+        await drawn(shown, pilot)
+        if screen == "died":
+            shown.source.die(-9, "Out of memory: killed process 4242", "the last line [/b]")
+        for key in (*keys, *_KEYS.get(screen, ())):
             await pilot.press(key)
-        fr.settle(shown)
-        await pilot.pause()
+        for event in {"revert": [snapshots()], "inspect": [probed()]}.get(screen, []):
+            shown.fold(event)
+        await drawn(shown, pilot)
+        if screen in ("revert", "inspect"):
+            await pilot.press(*{"revert": ("down", "down"), "inspect": ("tab", "right")}[screen])
+        await drawn(shown, pilot)
 
     return act
 
 
-@pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (120, 40), (200, 60)])
-def test_the_main_screen(snap_compare: SnapCompare, width: int, height: int) -> None:
-    assert snap_compare(app(), terminal_size=(width, height), run_before=after(talk=True))
+def picture(compare: Compare, made: MinagiApp, size: tuple[int, int], **told: object) -> None:
+    keys = told.pop("keys", ())
+    assert compare(made, terminal_size=size, run_before=after(*keys, **told))  # type: ignore[misc,arg-type]
 
 
-@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark"])
-def test_other_themes(snap_compare: SnapCompare, theme: str) -> None:
-    assert snap_compare(app(theme), terminal_size=(120, 40), run_before=after(talk=True))
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_whole_screen(snap_compare: Compare, size: tuple[int, int], theme: str) -> None:
+    picture(snap_compare, app(theme), size)
 
 
-def test_the_pool_at_80x24(snap_compare: SnapCompare) -> None:
-    assert snap_compare(app(), terminal_size=(80, 24), run_before=after("3", "right", "right", "right"))
+@pytest.mark.parametrize("pane", PANES)
+def test_a_pane(snap_compare: Compare, pane: str) -> None:
+    picture(snap_compare, app(), (80, 24), keys=(str(PANES.index(pane) + 1), "f"))
 
 
-def test_quitting(snap_compare: SnapCompare) -> None:
-    assert snap_compare(app(), terminal_size=(80, 24), run_before=after("q"))
+@pytest.mark.parametrize("screen", SCREENS)
+def test_a_screen(snap_compare: Compare, screen: str) -> None:
+    picture(snap_compare, app(first_run=screen == "welcome"), (80, 24), screen=screen)
+
+
+@pytest.fixture
+def text_file(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(TextFile)
+
+
+@pytest.mark.parametrize("what", [*PANES, *SCREENS])
+async def test_what_stands_where(text_file: SnapshotAssertion, what: str) -> None:
+    """At each size, in one file."""
+    made = app(first_run=what == "welcome")
+    shots = []
+    async with made.run_test(size=SIZES[0]) as pilot:
+        keys = (str(PANES.index(what) + 1), "f") if what in PANES else ()
+        await after(*keys, screen="" if what in PANES else what)(pilot)
+        for width, height in SIZES:
+            await pilot.resize_terminal(width, height)
+            await drawn(made, pilot)
+            strips = made.screen._compositor.render_strips()
+            lines = [strip.text.rstrip() for strip in strips]
+            assert len(lines) == height and all(strip.cell_length == width for strip in strips)
+            shots.append("\n".join([f"--- {width}x{height}", *lines]))
+        assert isinstance(made.source, fr.FakeSource)
+        made.source.hurry()
+        made.source.over.set()
+    assert "\n".join(shots) + "\n" == text_file

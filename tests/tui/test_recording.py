@@ -187,8 +187,9 @@ async def test_the_demo_tells_a_whole_story_and_nothing_of_where_it_was_made() -
     await Recording(DEMO, speed=0).run(deliver)
     assert state.births and state.growth is not None
     assert state.reverted is not None and any(saved)
-    assert {turn.variant for turn in state.chat} == {"adapted", "raw"}
-    assert all(turn.text and not turn.open for turn in state.chat)
+    replies = [reply for exchange in state.chat for reply in exchange.replies]
+    assert {reply.variant for reply in replies} == {"adapted", "raw"}
+    assert all(reply.text and not reply.open for reply in replies)
     assert state.ending == Ending(0, (), True)
 
 

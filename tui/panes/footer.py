@@ -73,7 +73,7 @@ class Footer(Drawn):
 
     def _acts(self, frame: Frame, key: Key) -> bool:
         """Whether a key does something here, and is worth telling."""
-        if frame.playing and key.group in (RUN, TALK) and key.where != "replay" and key.action != "pause":
+        if frame.playing and key.group in (RUN, TALK) and key.action != "pause":
             return False
         places = ("app", "text", self.place, "replay" if frame.playing else "")
         return bool(key.rank) and key.where in places

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
@@ -12,13 +13,15 @@ from textual.widgets import Static
 
 from tui import slash
 from tui.keymap import GROUPS, Key, shown
+from tui.panes.base import line, wrapped
 from tui.screens.dialog import Dialog
 
+_WIDTH, _BESIDE = 86, 7  # columns of the box, and those of its frame and scrollbar
 SIGNS = (
     ("● ◐ ○", "an expert resident on the card, in RAM, on disk"),
     ("✶ ◌", "an expert newly born, or dying for want of use"),
     ("━ ⠢ ◆ ★", "loss: smoothed, single steps, held-out, best held-out"),
-    ("▴ ↶", "on the loss chart: a checkpoint, a revert"),
+    ("▴ ↶ ✶ ×", "on the loss chart: a checkpoint, a revert, a birth, a pruning"),
 )
 TYPING = (
     ("enter", "Send"),
@@ -47,31 +50,43 @@ class HelpScreen(Dialog[None]):
         self._table = table
 
     def body(self) -> Iterable[Widget]:
-        yield Static(help_text(self._table))
+        self._text = Static(id="help-text")
+        yield self._text
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines hang under their first word at any width."""
+        self._text.update(help_text(self._table, min(_WIDTH, event.size.width * 24 // 25) - _BESIDE))
 
     def answer(self, choice: str) -> None:
         self.dismiss(None)
 
 
-def help_text(table: tuple[Key, ...]) -> Content:
-    """The table as text, a heading for each group, then the signs on the screen."""
-    parts: list[str | tuple[str, str]] = []
+def help_text(table: tuple[Key, ...], width: int = _WIDTH) -> Content:
+    """The table in lines of `width`, a heading for each group, then the signs on the screen."""
+    lines: list[Content] = []
     for group in GROUPS:
-        parts.append((f"{group}\n", "bold $text-accent"))
+        lines.append(_heading(group))
         for key in (entry for entry in table if entry.group == group and entry.keys):
-            parts += _entry(" ".join(shown(one) for one in key.keys), key.told)
-    parts.append(("While typing\n", "bold $text-accent"))
+            lines += _entry(" ".join(shown(one) for one in key.keys), key.told, width)
+    lines.append(_heading("While typing"))
     for name, told in TYPING:
-        parts += _entry(name, told)
-    parts.append(("Typed in the chat\n", "bold $text-accent"))
+        lines += _entry(name, told, width)
+    lines.append(_heading("Typed in the chat"))
     for key in slash.COMMANDS:
-        parts += _entry(f"/{key.slash}", key.told, 18)
-    parts += _entry("//text", "A text that begins with a slash", 18)
-    parts.append(("Signs\n", "bold $text-accent"))
+        lines += _entry(f"/{key.slash}", key.told, width, 18)
+    lines += _entry("//text", "A text that begins with a slash", width, 18)
+    lines.append(_heading("Signs"))
     for sign, meaning in SIGNS:
-        parts += _entry(sign, meaning)
-    return Content.assemble(*parts)
+        lines += _entry(sign, meaning, width)
+    return Content("\n").join(lines)
 
 
-def _entry(name: str, told: str, width: int = 10) -> list[str | tuple[str, str]]:
-    return [(f"  {name:<{width}}", "bold"), f"{told}\n"]
+def _heading(text: str) -> Content:
+    return line((text, "bold $text-accent"))
+
+
+def _entry(name: str, told: str, width: int, column: int = 10) -> list[Content]:
+    """A name and what it does, which hangs under its first word."""
+    rows = wrapped(told, max(12, width - column - 2))
+    names = [f"  {name:<{column}}", *[" " * (column + 2)] * (len(rows) - 1)]
+    return [line((left, "bold"), right) for left, right in zip(names, rows, strict=True)]

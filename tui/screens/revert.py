@@ -115,6 +115,8 @@ def preview(snapshot: Snapshot, frame: Frame) -> str:
             )
             held += f" and is {words.loss(now, frame.view.bits)} now, which is {better}"
         lines.append(held + ".")
+    else:
+        lines.append("Held-out text had not been measured then.")
     lines += _experts(snapshot, frame, chars)
     return "\n".join([*lines, "The present is kept as a snapshot first, so this can be undone."])
 
