@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 GB = 10**9  # as wherever a person reads GB
 NICENESS = 10  # of a worker: the terminal and everything else go first
 _UNIFIED_ARCHES = ("gfx1150", "gfx1151", "gfx1152")  # AMD APUs
+# The processor's matrix library keeps a compiled kernel for each shape it meets, torch a second list of them,
+# both up to 1,024: a gigabyte after an hour. A quarter of that holds what a training step uses.
+_KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+KERNELS_KEPT = 256
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
 _PROBE_SIZE = 384  # rows and columns of the probe's matrices: large enough to be about arithmetic
 _PROBE_SECONDS = 0.05
@@ -104,6 +108,8 @@ def prepare_environment(
     )  # numpy multiplies single characters: nothing to share out
     if shares:
         environ.update(OMP_WAIT_POLICY="PASSIVE", KMP_BLOCKTIME="0", GOMP_SPINCOUNT="0")
+    for name in _KERNEL_CACHES:
+        environ.setdefault(name, str(KERNELS_KEPT))
     if hardware.expandable_segments and sys.platform == "linux":
         # torch reads the first name from 2.9 on, the oldest allowed; users may have set any of them.
         if not any(name in environ for name in _ALLOCATOR_VARIABLES):

@@ -37,6 +37,13 @@ def test_prepare_environment_makes_waiting_threads_sleep():
     assert "PYTORCH_TUNABLEOP_ENABLED" not in environ
 
 
+def test_prepare_environment_bounds_the_kernels_kept_unless_the_user_has():
+    environ = {"LRU_CACHE_CAPACITY": "7"}
+    prepare_environment(1, config.Hardware(), environ, modules=())
+    assert environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "256"
+    assert environ["LRU_CACHE_CAPACITY"] == "7"
+
+
 def test_prepare_environment_comes_before_torch():
     with pytest.raises(RuntimeError, match="before"):
         prepare_environment(1, config.Hardware(), {}, modules=("torch",))
