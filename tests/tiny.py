@@ -104,8 +104,8 @@ class Tiny:
         return found
 
 
-def make(case: Case, dtype: torch.dtype = torch.float32, ram: int = 0) -> Tiny:
-    """Random weights, large enough that every part matters to the result."""
+def make(case: Case, dtype: torch.dtype = torch.float32, ram: int = 0, slots: int = 0) -> Tiny:
+    """Random weights, large enough that every part matters to the result. `slots` 0 is the case's own."""
     shape, generator = case.shape, torch.Generator().manual_seed(case.seed)
 
     def random(*size: int, std: float) -> Tensor:
@@ -137,10 +137,10 @@ def make(case: Case, dtype: torch.dtype = torch.float32, ram: int = 0) -> Tiny:
             for uid, weights in enumerate(experts)
         }
     )
-    slots = ExpertSlots(
-        case.routing.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, CPU
+    card = ExpertSlots(
+        slots or case.routing.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, CPU
     )
-    pool = ExpertPool(slots, disk, Telemetry(case.experts), ram)
+    pool = ExpertPool(card, disk, Telemetry(case.experts), ram)
     oracle = Oracle.of(shape, case.depth, case.routing, dict(net.named_parameters()), experts)
     return Tiny(case, net, pool, disk, oracle)
 

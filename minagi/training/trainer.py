@@ -74,7 +74,6 @@ class Trainer:
         self.window = WindowGrowth(
             start=model.context_start,
             end=model.context_end,
-            positions=engine.block,
             step=model.context_step,
             grow_every_chars=model.context_grow_every_chars,
             every_chars=model.context_every_chars,

@@ -38,14 +38,13 @@ class WindowGrowth:
         *,
         start: int,
         end: int,
-        positions: int,
         step: int,
         grow_every_chars: int,
         every_chars: int,
         gain_min: float,
     ) -> None:
-        """`end` is the setting's ceiling, `positions` what the rotary tables hold; the lower binds."""
-        self.ceiling = max(1, min(end, positions))
+        """`end` is the ceiling. Rotary tables are made as long as a text needs, so they set none."""
+        self.ceiling = end
         self.start = min(start, self.ceiling)
         self.context = self.start
         self.gain: float | None = None

@@ -13,20 +13,25 @@ from minagi.model.loss import training_loss
 from minagi.model.reading import read
 from minagi.pool import ExpertPool
 from minagi.training.optimiser import Optimiser
+from minagi.training.population import Population
 
 EXPERTS = 7
 
 
 class Life:
-    """A tiny model that is trained, read out and checkpointed as told."""
+    """A tiny model that is trained, read out, grown, pruned and checkpointed as told.
 
-    def __init__(self, resident: int, ram: int, top_k: int = 3, dtype: torch.dtype = torch.float32) -> None:
+    `resident` experts may be admitted to a forward; the card holds as many, or `slots` where that is given.
+    """
+
+    def __init__(self, resident: int, ram: int, dtype: torch.dtype = torch.float32, slots: int = 0) -> None:
         case = case_of(
-            seed=5, experts=EXPERTS, resident=resident, top_k=top_k, d_model=16, width=8, max_steps=3,
+            seed=5, experts=EXPERTS, resident=resident, top_k=3, d_model=16, width=8, max_steps=3,
             expert_depth=2,
         )  # fmt: skip
-        self.tiny: Tiny = make(case, dtype, ram)
+        self.tiny: Tiny = make(case, dtype, ram, slots)
         self.optimiser = Optimiser(self.tiny.net, self.pool, 0.95, 0.1, 1.0)
+        self.population = Population(self.tiny.net, self.pool, self.optimiser)
         self.told: list[float] = []  # losses and norms of every step
         self.admitted: list[list[int]] = []
 
@@ -71,6 +76,9 @@ class Life:
         self.save(ids)
         self.pool.drop_all()
 
+    def grow(self, ids: torch.Tensor) -> None:
+        self.population.grow(1, 0.5, np.random.default_rng(int(ids.sum())))
+
     def numbers(self) -> dict[str, np.ndarray]:
         """Every weight and moment there is, wherever it sits."""
         found = {name: p.detach().numpy() for name, p in self.tiny.net.named_parameters()}
@@ -83,28 +91,62 @@ class Life:
         return found
 
 
-ACTS = ("train", "train", "train", "skip", "save", "restart", "write", "measure")
+ACTS = ("train", "train", "train", "train", "skip", "save", "restart", "write", "measure", "grow", "prune")
 lives = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 9)), min_size=3, max_size=16)
+some = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def prune(lives: tuple[Life, ...], seed: int) -> None:
+    """The same expert dies in every life, one that is on nobody's card."""
+    pools = [life.pool for life in lives]
+    uids = pools[0].telemetry.uid
+    off = [place for place, uid in enumerate(uids) if all(pool.tier(uid) != "card" for pool in pools)]
+    for life in lives if off and len(uids) > 1 else ():
+        life.population.prune([off[seed % len(off)]])
+
+
+def alike(mine: Life, theirs: Life) -> None:
+    """To the bit. Moments that were never stepped may be zeros here and missing there."""
+    assert mine.told == theirs.told
+    assert mine.admitted == theirs.admitted
+    one, other = mine.numbers(), theirs.numbers()
+    for name in one.keys() & other.keys():
+        np.testing.assert_array_equal(one[name], other[name], name)
+    assert not any(np.any(one.get(name, other.get(name))) for name in one.keys() ^ other.keys())
+
+
+@some
 @given(lives, st.integers(1, EXPERTS + 1), st.integers(1, 4))
 def test_ram_and_reading_never_show_in_the_numbers(
     told: list[tuple[str, int]], resident: int, ram: int
 ) -> None:
-    """The same to the bit as a life with room for all in RAM, never restarted and never talked to."""
+    """The same as a life with room for all in RAM, never restarted and never talked to."""
     small, ample = Life(resident, ram), Life(resident, 0)
     for act, seed in told:
+        if act == "prune":
+            prune((small, ample), seed)
+            continue
         small.do(act, seed)
         if act not in ("write", "measure"):
             ample.do("save" if act == "restart" else act, seed)
-    assert small.told == ample.told
-    assert small.admitted == ample.admitted
     assert len(small.pool.ram) <= ram
-    mine, theirs = small.numbers(), ample.numbers()
-    for name in mine.keys() & theirs.keys():
-        np.testing.assert_array_equal(mine[name], theirs[name], name)
-    assert {n for n in mine.keys() ^ theirs.keys() if np.any(mine.get(n, theirs.get(n)))} == set()
+    alike(small, ample)
+
+
+@some
+@given(lives, st.integers(1, EXPERTS), st.integers(1, 4))
+def test_paging_is_as_good_as_keeping_everything_on_the_card(
+    told: list[tuple[str, int]], resident: int, ram: int
+) -> None:
+    """A card with a slot for every expert there ever is, of which a forward may use as many."""
+    paged, whole = Life(resident, ram), Life(resident, 0, slots=EXPERTS + len(told))
+    for act, seed in told:
+        if act == "prune":
+            prune((paged, whole), seed)
+            continue
+        paged.do(act, seed)
+        whole.do("save" if act == "restart" else act, seed)
+    alike(paged, whole)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -110,6 +110,25 @@ def test_a_model_keeps_its_shape_whatever_the_settings(home: Home) -> None:
     session.close()
 
 
+def test_the_positions_a_directory_states_bound_no_window(home: Home) -> None:
+    """They are what the program that wrote it had tables for; here tables are as long as a text."""
+    home.made(4)
+    longer: dict[str, object] = {"model.context_start": 96, "model.context_end": 1_100}
+    session = home.open(longer)
+    assert session.engine.store.shape["block"] == 64 and session.window.ceiling == 1_100
+    session.window.context = 1_100
+    assert drive(session, 2)
+    list(session.checkpoint())
+    assert session.engine.store.shape["block"] == 1_100
+    session.close()
+    again = home.open()
+    assert again.window.context == 64, "a lowered ceiling binds"
+    drive(again, 1)
+    list(again.checkpoint())
+    assert again.engine.store.shape["block"] == 1_100, "what was once stated stays"
+    again.close()
+
+
 def test_other_slots_and_ram_than_before(home: Home) -> None:
     home.made(4)
     for resident, ram in ((1, 1), (7, 0), (30, 2)):

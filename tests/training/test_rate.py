@@ -219,6 +219,31 @@ def test_a_jump_waiting_when_the_run_ended_is_forgotten() -> None:
     assert resumed.observe(3.01, 0.01, 100).kind == "hold"
 
 
+def test_restarts_with_no_reading_in_between_are_one_restart() -> None:
+    readings = sequence(lambda i: 3 - 0.004 * i, 40, 0.005)
+    once, thrice = RateControl(0.5), RateControl()
+    feed(once, readings[:25])
+    thrice.load_state(once.state_dict())
+    for _ in range(2):
+        again = RateControl()
+        again.load_state(json.loads(json.dumps(thrice.state_dict())))
+        thrice = again
+    once.load_state(once.state_dict())
+    assert feed(once, readings[25:]) == feed(thrice, readings[25:])
+    assert once.state_dict() == thrice.state_dict()
+
+
+def test_a_run_that_goes_back_goes_on_as_it_went_on_then() -> None:
+    """Not a restart: the same text is measured, so nothing is re-levelled."""
+    readings = sequence(lambda i: 3 - 0.004 * i, 40, 0.005)
+    straight, back = RateControl(0.5), RateControl(0.5)
+    feed(straight, readings[:25])
+    back.load_state(straight.state_dict(), restarted=False)
+    gone = [[(m.kind, m.factor, m.verdict) for m in feed(c, readings[25:])] for c in (straight, back)]
+    assert gone[0] == gone[1]
+    assert straight.state_dict() == back.state_dict()
+
+
 def test_a_plateau_eases_after_36_readings_and_rests_as_long() -> None:
     control = RateControl(0.5)
     moves = feed(control, sequence(lambda i: 2, 90, 0.01))

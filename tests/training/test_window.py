@@ -13,7 +13,7 @@ from minagi.training.window import WindowGrowth
 
 def growth(**changes: Any) -> WindowGrowth:
     defaults: dict[str, Any] = {
-        "start": 64, "end": 128, "positions": 1024, "step": 4, "grow_every_chars": 1000, "every_chars": 256,
+        "start": 64, "end": 128, "step": 4, "grow_every_chars": 1000, "every_chars": 256,
         "gain_min": 0.015,
     }  # fmt: skip
     return WindowGrowth(**{**defaults, **changes})
@@ -80,8 +80,7 @@ def test_a_cadence_shorter_than_a_step_grows_as_often_as_it_came_due() -> None:
     assert window.context == at + 11
 
 
-def test_the_ceiling_is_the_lower_of_setting_and_positions() -> None:
-    assert growth(end=128, positions=100).ceiling == 100
+def test_the_ceiling_binds_from_the_start() -> None:
     assert growth(start=500, end=128).context == 128
     window = growth(end=70)
     moves = feed(window, 2.0, 1.0, range(32, 4000, 32))
