@@ -6,7 +6,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from minagi.bench.machine import SECONDS, best_seconds, copy_rate, products_beside, read_rate
 from minagi.bench.shapes import Recipe, ran_on, random_text
 from minagi.bench.training import WARM_STEPS, step
+from minagi.config import Settings
 from minagi.errors import UsageError
 from minagi.model.layers import linear_fp32
 from minagi.training.engine import Engine
@@ -72,52 +74,70 @@ def page(recipe: Recipe) -> dict[str, Any]:
 
 
 def pool(recipe: Recipe, window: int, steps: int, sizes: Sequence[int] = (64, 256, 1024)) -> dict[str, Any]:
-    """Seconds a character costs in training as the pool on disk grows, the router's share taken off.
+    """What a character costs in training as the pool on disk grows, the router's share taken off.
 
     Every window is made of twelve characters drawn anew, so that windows vote for different experts and
-    paging goes on all the time. RAM holds twice what the card holds, whatever the pool's size.
+    paging goes on all the time. RAM holds twice what the card holds, whatever the pool's size. The pools
+    take turns, so that whatever else the machine does meets all of them.
     """
+    settings = recipe.settings()
+    expert = 8 * 3 * settings.model.d_model * settings.pool.width
+    check_room(2 * sum(sizes) * expert, f"{sum(sizes)} experts of this shape")  # their files and the spill
     found: dict[str, Any] = {"shape": recipe.shape, "window": window, "steps": steps}
-    with products_beside(found):
-        points = [_cost(recipe, window, steps, experts) for experts in sizes]
+    with products_beside(found), ExitStack() as stack:
+        timed = [_Timed(stack.enter_context(_on_disk(recipe, settings, size)), window) for size in sizes]
+        for _ in range(WARM_STEPS + steps):
+            for each in timed:
+                each.step()
+        points = [each.found() for each in timed]
+        found |= ran_on(timed[-1].engine)
     costs = [point["microseconds_per_character"] - point["router_microseconds"] for point in points]
-    last = points[-1]["ran_on"]
-    for point in points:
-        del point["ran_on"]
-    found |= {
+    return {
+        **found,
         "pools": points,
         "characters_per_second": round(1e6 / points[0]["microseconds_per_character"], 1),
         "growth": round(max(costs) / costs[0], 3),
-        **last,
     }
-    return found
 
 
-def _cost(recipe: Recipe, window: int, steps: int, experts: int) -> dict[str, Any]:
-    settings = recipe.settings()
-    expert = 8 * 3 * settings.model.d_model * settings.pool.width
-    check_room(2 * experts * expert, f"{experts} experts of this shape")  # their files and the spill
-    rng = np.random.default_rng(0)
+@contextmanager
+def _on_disk(recipe: Recipe, settings: Settings, experts: int) -> Iterator[Engine]:
+    """A newborn whose experts are all on disk."""
     with recipe.made({"pool.experts": experts, "pool.ram_cache": 2 * settings.pool.resident}) as engine:
         engine.store.checkpoint(engine.state({}, copy=False))
         engine.settle()
         engine.pool.drop_all()
-        seconds, loads = [], engine.pool.loads
-        for _ in range(WARM_STEPS + steps):
-            ids = random_text(rng, window + 1, POOL_KINDS)
-            began = time.perf_counter()
-            step(engine, ids)
-            seconds.append(time.perf_counter() - began)
+        yield engine
+
+
+class _Timed:
+    """One pool of `pool`, and what its steps took."""
+
+    def __init__(self, engine: Engine, window: int) -> None:
+        self.engine, self.window = engine, window
+        self._rng = np.random.default_rng(0)
+        self._ask = _asking(engine, window)
+        self._seconds: list[tuple[float, float]] = []  # of a step, of its router
+
+    def step(self) -> None:
+        ids = random_text(self._rng, self.window + 1, POOL_KINDS)
+        began = time.perf_counter()
+        step(self.engine, ids)
+        stepped = time.perf_counter()
+        self._ask()
+        self._seconds.append((stepped - began, time.perf_counter() - stepped))
+
+    def found(self) -> dict[str, Any]:
+        whole, router = (statistics.median(part) for part in zip(*self._seconds[WARM_STEPS:], strict=True))
         return {
-            "experts": experts,
-            "microseconds_per_character": round(statistics.median(seconds[WARM_STEPS:]) / window * 1e6, 2),
-            "router_microseconds": round(_router_seconds(engine, window) / window * 1e6, 2),
-            "loads_per_step": round((engine.pool.loads - loads) / (WARM_STEPS + steps), 2),
-            "ran_on": ran_on(engine),
+            "experts": self.engine.pool.experts,
+            "microseconds_per_character": round(whole / self.window * 1e6, 2),
+            "router_microseconds": round(router / self.window * 1e6, 2),
+            "loads_per_step": round(self.engine.pool.loads / len(self._seconds), 2),
         }
 
 
-def _router_seconds(engine: Engine, window: int) -> float:
+def _asking(engine: Engine, window: int) -> Callable[[], None]:
     """What asking the whole pool costs in a step: scores, softmax, the best of them, the balance term's
     gradient, and Adam over the router's rows."""
     device = engine.net.tok_emb.weight.device
@@ -132,7 +152,7 @@ def _router_seconds(engine: Engine, window: int) -> float:
         optimiser.step()
         optimiser.zero_grad()
 
-    return best_seconds(ask, SECONDS)
+    return ask
 
 
 def check_room(need: int, what: str) -> None:

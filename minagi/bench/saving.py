@@ -1,4 +1,4 @@
-"""`minagi bench save`: how long training stands still for a checkpoint that is written meanwhile."""
+"""`minagi bench checkpoint`: how long training stands still for a checkpoint that is written meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minagi.weights import files
 BESIDE_STEPS = 5  # steps timed while nothing is written
 
 
-def save(recipe: Recipe, window: int, gigabytes: float = 1.0) -> dict[str, Any]:
+def checkpoint(recipe: Recipe, window: int, gigabytes: float = 1.0) -> dict[str, Any]:
     """Save a model of about `gigabytes`, kept once before, between two steps of `window` characters.
 
     `pause_seconds` is how long training stands still for it (`pause_cpu_seconds` of them computing),

@@ -85,11 +85,11 @@ def _pool(given: argparse.Namespace) -> dict[str, Any]:
     return paging.pool(shapes.Recipe(given.shape, given.precision, given.device), given.window, given.steps)
 
 
-def _save(given: argparse.Namespace) -> dict[str, Any]:
+def _checkpoint(given: argparse.Namespace) -> dict[str, Any]:
     from minagi.bench import saving, shapes
 
     recipe = shapes.Recipe(given.shape, given.precision, given.device)
-    return saving.save(recipe, given.window, given.gigabytes)
+    return saving.checkpoint(recipe, given.window, given.gigabytes)
 
 
 def _learn(given: argparse.Namespace) -> dict[str, Any]:
@@ -191,11 +191,11 @@ BENCHES: dict[str, Bench] = {
         ),
         _ui,
     ),
-    "save": Bench(
+    "checkpoint": Bench(
         "how long a save holds training up",
         "Save a model while it trains: how long training stands still for that, and how long the writing\n"
         "takes that goes on meanwhile.",
-        "minagi bench save --gigabytes 1 --json",
+        "minagi bench checkpoint --gigabytes 1 --json",
         (
             _shape("seed"),
             _flag("--gigabytes", type=positive, default=1.0, metavar="N", help="of the model (default: 1)"),
@@ -210,7 +210,7 @@ BENCHES: dict[str, Bench] = {
             _DEVICE,
             _THREADS,
         ),
-        _save,
+        _checkpoint,
     ),
     "learn": Bench(
         "bits a byte after so many minutes",

@@ -140,7 +140,7 @@ def test_bad_flags_are_a_sentence(argv: list[str], words: str, capsys: pytest.Ca
 
 
 def test_a_save_is_timed_beside_the_steps_it_holds_up() -> None:
-    found = saving.save(MINI, window=8, gigabytes=0.0001)
+    found = saving.checkpoint(MINI, window=8, gigabytes=0.0001)
     assert found["experts"] == 16
     assert found["bytes_written"] > 0
     assert 0 < found["pause_seconds"] < found["write_seconds"]
