@@ -148,6 +148,15 @@ def test_accumulated_chunks_make_the_step_of_their_mean_gradient(place: Place) -
     streamer.close()
 
 
+def test_averages_are_told_of_every_step(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    streamer = place.open(accum=2)
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(streamer.engine, "stepped", lambda chars, total: told.append((chars, total)))
+    drive(streamer, 3)
+    assert told == [(48, 48), (48, 96), (48, 144)]
+    streamer.close()
+
+
 def test_a_text_is_counted_once_a_window(place: Place) -> None:
     streamer = place.open({"model.context_start": 64})
     drive(streamer, 3)  # 64 holds two chunks of 24: the third opens the second window
@@ -427,7 +436,8 @@ def test_other_held_out_text_is_not_compared_with(place: Place) -> None:
 def test_a_save_that_fails_is_tried_again_and_the_last_one_is_told(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    streamer = place.open(steps=6)
+    growing = {"growth.k": 1, "growth.max_gap": 0.0, "model.context_start": 64}
+    streamer = place.open(growing, steps=6, eval_every=3)  # a window is half read when the pool grows
     list(streamer.greet())
 
     def full(*args: object, **kwargs: object) -> None:
@@ -438,6 +448,7 @@ def test_a_save_that_fails_is_tried_again_and_the_last_one_is_told(
     logs = [log.text for log in of(protocol.Log, said) if log.level == "error"]
     assert logs and all("Not saved: No space left" in text for text in logs)
     assert streamer.concluded and streamer.unsaved_chars > 0
+    assert streamer.engine.pool.experts == 8
     assert "done" not in place.kinds()
     with pytest.raises(WeightsError):
         list(streamer.checkpoint(kind="final"))
