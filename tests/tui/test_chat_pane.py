@@ -468,7 +468,7 @@ async def test_learning_is_a_toggle_one_can_see() -> None:
     async with opened(fake) as (app, pilot):
         await pilot.press("7", "t")
         assert fake.sent == [p.Set(1, "learn_from_chat", True)]
-        assert "learns nothing from this" in status(app)
+        assert "learns nothing" in status(app)
         hear(app, p.Ack(1, "set", True, "Read from now on."))
         assert "learns from this" in status(app)
         await pilot.press("t")

@@ -22,7 +22,8 @@ from tui.styles import MUTED
 EXCHANGES_SHOWN = 40
 SUGGESTIONS = 5  # commands that are told of in a line each while one is typed
 _AROUND = 3  # characters of the window that stand around a prompt
-_UNLEARNT = ("learns nothing from this", MUTED)
+_LEARNT = ("learns from this", "$text-success")
+_UNLEARNT = ("learns nothing", MUTED)
 
 
 class ChatStatus(Drawn):
@@ -39,8 +40,8 @@ class ChatStatus(Drawn):
         if reply is not None:
             pair = len(frame.state.chat[-1].replies) > 1
             return [fitted(_progress(reply, pair), size.width, " · ")]
-        learning = line(("learns from this", "$text-success") if frame.state.learning else _UNLEARNT)
-        items = [(1, line((_manner(frame), MUTED))), (2, line(learning, (" (t)", MUTED)))]
+        learning = line(_LEARNT if frame.state.learning else _UNLEARNT, (" (t)", MUTED))
+        items = [(2, line((_manner(frame), MUTED))), (1, learning)]
         room = frame.state.metrics.context - _AROUND
         typed = len(self.typed.encode("utf-8", "replace"))
         if typed > room > 0:

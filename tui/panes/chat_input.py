@@ -38,7 +38,7 @@ class ChatInput(TextArea):
     def __init__(self) -> None:
         super().__init__(
             id="chat-input", compact=True, highlight_cursor_line=False,
-            placeholder="talk to it; enter sends, / for commands",
+            placeholder="enter sends, / begins a command",
         )  # fmt: skip
         self.cursor_blink = False  # a blink is a redraw, over SSH too
         self.prompts: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from tui import words
 from tui.state import Exchange, Reply
 from tui.styles import MUTED
 
-PROMPT_SHOWN = 600  # characters
+PROMPT_SHOWN = 300  # characters
 _ENDS = {
     "length": "not at its end",
     "cancelled": "cancelled",
