@@ -107,7 +107,8 @@ def run(work: Path, weights: Path, old: Path, new: Path, way: str, seed: int, ch
 
 
 def table(results: list[dict[str, Any]]) -> Iterator[str]:
-    """Markdown: means over seeds ± their standard deviation; the ratio is that of the means."""
+    """Markdown: means over seeds ± their standard deviation; the ratio is that of the means, and left out
+    where no more was lost than the seeds differ by."""
     yield "| new text | way | before: new / known | gained | lost | gained for each lost | retained |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -116,7 +117,8 @@ def table(results: list[dict[str, Any]]) -> Iterator[str]:
     for (kind, way), found in groups.items():
         first, last = [r["points"][0] for r in found], [r["points"][-1] for r in found]
         gained, lost = [p["gained"] for p in last], [p["lost"] for p in last]
-        ratio = f"{sum(gained) / sum(lost):.2f}" if sum(lost) > 0 else "nothing lost"
+        surely = statistics.fmean(lost) > (statistics.stdev(lost) if len(lost) > 1 else 0)
+        ratio = f"{sum(gained) / sum(lost):.1f}" if surely else "–"
         before = " / ".join(
             f"{statistics.fmean(sum(p[side].values()) / len(p[side]) for p in first):.2f}"
             for side in ("new", "known")

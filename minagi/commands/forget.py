@@ -203,10 +203,8 @@ def _follow(study: StudyLike, request: ForgetRequest, signals: Signals) -> None:
 
 
 def _sentence(point: Point) -> str:
-    return (
-        f"After {point.chars:,} characters: {point.new.nats:.3f} nats a byte on the new subject, "
-        f"{point.known_nats:.3f} on the known."
-    )
+    new, known = point.new.nats, point.known_nats
+    return f"After {point.chars:,} characters: new {new:.3f}, known {known:.3f} nats a byte."
 
 
 def _tell(points: list[Point], new: str) -> None:

@@ -78,7 +78,7 @@ def test_a_table_of_points_and_what_came_of_it(here: Path, capsys: pytest.Captur
         "gained on poems\ufffd[2J: +1.000 ± 0.000 nats a byte",
         "lost on what was known: +0.200 ± 0.000 nats a byte",
     ]
-    assert "After 50,000 characters: 2.500 nats a byte on the new subject, 1.600 on the known.\n" in err
+    assert "After 50,000 characters: new 2.500, known 1.600 nats a byte.\n" in err
     assert "vanished" in err and "not worth telling" not in err
     assert "\x1b" not in out + err
 
