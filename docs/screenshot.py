@@ -1,34 +1,50 @@
-"""Takes the picture of the README from the real app: `python docs/screenshot.py FOLDER SECONDS`."""
+"""Takes the pictures of README and docs/app.md from the demo, a real run: `python docs/screenshot.py`."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import tempfile
 from pathlib import Path
 
 from minagi.config import Ui
-from tui.client import Worker
+from minagi.protocol import Pause
+from tui.app import DEMO
+from tui.recording import Recording
 from tui.shell import MinagiApp
 
-OUT = Path(__file__).parent / "screenshot.svg"
+HERE = Path(__file__).parent
+# name, recorded seconds, size, keys
+PICTURES = (
+    ("screenshot", 250.0, (120, 40), ()),
+    ("pool", 250.0, (100, 30), ("3", "f", "right", "right")),
+)
 
 
-async def main(folder: str, seconds: float) -> None:
-    """Read `folder` for `seconds`, ask something, draw."""
-    with tempfile.TemporaryDirectory() as home:
-        worker = Worker([sys.executable, "-m", "minagi.worker", f"--weights={home}/notes", "--", folder])
-        app = MinagiApp(worker, Ui())
-        async with app.run_test(size=(120, 40)) as pilot:
-            await asyncio.sleep(seconds)
-            await pilot.press("i", *"What is on your mind", "enter")
-            await asyncio.sleep(6)
-            await pilot.press("escape")
-            await asyncio.sleep(2)
-            OUT.write_text(app.export_screenshot(title="minagi", simplify=True))
-            await worker.close(app.fold, save=False)
-        await app.finish()
+async def take(name: str, seconds: float, size: tuple[int, int], keys: tuple[str, ...]) -> None:
+    """Wind the demo to a moment, press keys, draw."""
+    source = Recording(DEMO)
+    app = MinagiApp(source, Ui())
+    app.animation_level = "none"
+    async with app.run_test(size=size) as pilot:
+        while source.at is None:
+            await asyncio.sleep(0.05)
+        source.seek(seconds)
+        while source.winding:
+            await asyncio.sleep(0.05)
+        app.ask(Pause)
+        await pilot.press(*keys)
+        app.tick()
+        await asyncio.sleep(1.0)
+        app.tick()
+        await pilot.pause()
+        (HERE / f"{name}.svg").write_text(app.export_screenshot(title="minagi", simplify=True))
+        source.seek(float("inf"))
+    await app.finish()
+
+
+async def main() -> None:
+    for picture in PICTURES:
+        await take(*picture)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], float(sys.argv[2])))
+    asyncio.run(main())

@@ -296,6 +296,7 @@ class Trainer:
         """Become snapshot `to` again ("" the last checkpoint), after keeping the present."""
         yield from self.checkpoints.revert(to, reason, lambda manifest: self._restore(manifest, False))
         yield report.window(self.progress, self.window)
+        yield self.selection.waiting(self.progress)
         yield from self._figures()
 
     # -------------------------------------------------------------------------------- measuring

@@ -79,6 +79,14 @@ def test_a_run_shuffled_and_repeated_does_no_harm(dice: random.Random, times: in
     assert xs == sorted(xs)
 
 
+def test_a_revert_forgets_who_was_born_after_it() -> None:
+    births = [p.Growth(chars=1000 * n, born=[n], sentence=f"Expert {n} was born.") for n in (1, 2, 3)]
+    state = fold([*births, p.Growth(chars=4000, sentence="No growth."), p.Reverted(step=9, chars=2500)])
+    assert [birth.born for birth in state.births] == [[1], [2]]
+    assert state.growth is not None and state.growth.chars == 2000
+    assert fold([p.Reverted(chars=500)], state).growth is None
+
+
 # ------------------------------------------------------------------------------------- the story
 
 

@@ -28,22 +28,27 @@ class ExchangeView(Vertical):
         super().__init__(classes="exchange")
         self.exchange = exchange
         self._model, self._last = name, last
+        # made here and not when composing: what changes until they are mounted must not be lost
+        self._prompt = Static(prompt_text(exchange), classes="prompt")
+        self._replies = [
+            Static(self._reply(place), classes="reply beside" if place else "reply")
+            for place, _ in enumerate(exchange.replies)
+        ]
 
     def compose(self) -> ComposeResult:
-        yield Static(prompt_text(self.exchange), classes="prompt")
+        yield self._prompt
         with Container(classes="replies"):
-            for place, _ in enumerate(self.exchange.replies):
-                yield Static(self._reply(place), classes="reply beside" if place else "reply")
+            yield from self._replies
 
     def show(self, exchange: Exchange, last: bool) -> None:
         """Draw what changed. A view whose number of replies changed is to be made anew."""
         before, was_last = self.exchange, self._last
         self.exchange, self._last = exchange, last
-        if not self.is_mounted or (exchange is before and last == was_last):
+        if exchange is before and last == was_last:
             return
         if (exchange.prompt, exchange.unread) != (before.prompt, before.unread):
-            self.query_one(".prompt", Static).update(prompt_text(exchange))
-        for place, widget in enumerate(self.query(".reply").results(Static)):
+            self._prompt.update(prompt_text(exchange))
+        for place, widget in enumerate(self._replies):
             if exchange.replies[place] is not before.replies[place] or last != was_last:
                 widget.update(self._reply(place))
 

@@ -78,7 +78,11 @@ def described(expert: Expert | None, pool: PoolView, width: int) -> list[Content
         return []
     letter = kind(expert)
     life = {"n": ", newborn", "d": ", dying"}.get(expert.life, "")
-    seen = "used now" if expert.admitted else f"used {words.count(expert.unseen)} texts ago"
+    seen = (
+        "used now"
+        if expert.admitted
+        else f"used {words.count(expert.unseen)} {'text' if expert.unseen == 1 else 'texts'} ago"
+    )
     name = line((f"{GLYPHS[letter]} expert {expert.uid}", f"bold {STYLES[letter]}"))
     first = [
         (0, line(name, f" {_PLACES[expert.tier]}{life}")),

@@ -173,8 +173,10 @@ def reverted(state: AppState, event: Reverted, now: float) -> AppState:
     curves = training.marked(training.cut(state.curves, event.chars), Mark(event.chars, "reverted"))
     metrics = replace(state.metrics, step=event.step, chars=event.chars, loss=None, unsaved_chars=0)
     held = HeldOut(step=event.step, chars=event.chars, nats=event.held_out) if event.held_out else None
+    births = tuple(birth for birth in state.births if birth.chars <= event.chars)
     state = replace(
-        state, reverted=event, curves=curves, gauges=training.cut_gauges(state.gauges, event.chars),
+        state, reverted=event, births=births, growth=births[-1] if births else None, curves=curves,
+        gauges=training.cut_gauges(state.gauges, event.chars),
         metrics=metrics, held_out=held, diverged=False, snapshots=None,
     )  # fmt: skip
     text = f"Reverted to step {event.step:,}, {words.count(event.chars)} characters"
