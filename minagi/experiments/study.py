@@ -40,7 +40,8 @@ class Study:
             if not store.exists:
                 raise WeightsError(f"{request.weights} holds no model yet, so there is nothing to forget.")
             experts = len(store.uids)
-        loaded = with_values(request.loaded, _plain(experts)) if request.plain else request.loaded
+        values = {"training.sample_every": 0.0, **(_plain(experts) if request.plain else {})}
+        loaded = with_values(request.loaded, values)
         # A run that went back to where it began would measure nothing: it goes on, or it ends in words.
         self.session = open_session(
             SessionRequest(

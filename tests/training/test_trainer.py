@@ -14,6 +14,7 @@ from tiny_runs import CHUNK, NEVER, Home, drive, everything, losses, notes, of, 
 
 from minagi import protocol
 from minagi.errors import MinagiError, UsageError, WeightsError
+from minagi.protocol import Message
 from minagi.text.watch import CorpusWatcher
 from minagi.training import measuring
 from minagi.training.evaluate import Measured, Score
@@ -97,14 +98,24 @@ def test_readings_come_early_and_double(home: Home, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("chunk", [8, CHUNK])
 def test_another_chunk_moves_no_cadence(home: Home, chunk: int) -> None:
-    session = home.open({"training.chunk": chunk, "growth.every_chars": 140, "growth.k": 0})
-    decided = []
-    while session.chars < 460:
-        decided += of(protocol.Growth, session.step())
+    """Growth of the pool, held-out readings, and growth of the window are all due by characters."""
+    changes = {
+        "training.chunk": chunk, "growth.every_chars": 140, "growth.k": 0, "training.eval_every_chars": 300,
+        "data.eval_chars": 64, "model.context_every_chars": 200, "model.context_grow_every_chars": 250,
+        "model.context_gain_min": -100.0, "data.passage": 64,
+    }  # fmt: skip
+    session = home.open(changes)
+    said: list[Message] = []
+    while session.chars < 950:
+        said += session.step()
     session.close()
-    for number, event in enumerate(decided, 1):
-        assert 140 * number <= event.chars < 140 * number + 3 * CHUNK
-    assert len(decided) == 3 and "growth.k is 0" in decided[0].sentence
+    for kind, every in ((protocol.Growth, 140), (protocol.HeldOut, 300)):
+        told = of(kind, said)
+        assert len(told) == 950 // every
+        for number, event in enumerate(told, 1):
+            assert every * number <= event.chars < every * number + 3 * CHUNK
+    assert "growth.k is 0" in of(protocol.Growth, said)[0].sentence
+    assert session.window.context == CHUNK + 950 // 250
 
 
 def test_a_step_is_never_more_than_a_step(home: Home) -> None:
