@@ -309,7 +309,7 @@ class Remembered(Message):
     variant: str = "adapted"
     strength: float = 0.0
     reason: str = "finished"  # as in ReplyEnded
-    chars: int = 0
+    chars: int = 0  # of the reply, markers spelled out
     rows: int = 0  # sum over the characters
     loads: int = 0
     seconds: float = 0.0

@@ -50,7 +50,7 @@ class Reply:
         decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
         text = decoder.decode(data, final=self.ended)
         return Remembered(
-            time.time(), self.prompt, text, self.variant, self.strength, reason, len(self.ids), self.rows,
+            time.time(), self.prompt, text, self.variant, self.strength, reason, len(data), self.rows,
             self.loads, self.seconds, goes_on, self.beside,
         )  # fmt: skip
 

@@ -262,7 +262,8 @@ def test_a_conversation_goes_on_after_a_restart(home: Home, monkeypatch: pytest.
     list(session.reply(protocol.Continue(id=1)))
     session.close()
     session = home.open()
-    assert remembered(session)[-1].reply == "rainrain"
+    (last,) = remembered(session)[-1:]
+    assert (last.reply, last.chars, last.rows) == ("rainrain", 8, 8)
     session.close()
 
 
@@ -380,3 +381,14 @@ def test_the_lines_of_a_history_are_events(home: Home) -> None:
     (line,) = (Places(home.weights).chat / "history.jsonl").read_text().splitlines()
     assert json.loads(line)["type"] == "remembered"
     assert isinstance(protocol.decode_event(line), Remembered)
+
+
+def test_characters_are_counted_as_they_are_shown(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Writer, "write", lambda *args: iter([Character(ID_OF[b"<think>"], 2, 0)]))
+    session = home.open()
+    reply(session, "x")
+    session.close()
+    session = home.open()
+    (said,) = remembered(session)
+    assert (said.reply, said.chars, said.rows) == ("<think>", 7, 2)
+    session.close()
