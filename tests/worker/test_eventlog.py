@@ -83,3 +83,11 @@ def test_trouble_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
     (told,) = [m for m in channel.sent if isinstance(m, Log) and m.level == "warning"]
     assert str(tmp_path / "events.jsonl") in told.text
     assert [m for m in channel.sent if m is not told] == STORY
+
+
+def test_pictures_are_a_setting(tmp_path: Path) -> None:
+    for wanted in (True, False):
+        given = {"data.history": str(tmp_path / "history.jsonl"), "plots.enabled": wanted}
+        loaded = load_settings(given, environ={}, cwd=tmp_path, user_dir=tmp_path / "user")
+        log = logged(FakeChannel(), request(tmp_path, loaded=loaded))
+        assert isinstance(log, EventLog) and (log._redraw is not None) is wanted
