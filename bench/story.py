@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 SOONER = (
-    "--growth-every-chars=250000", "--survival-chars=1500000", "--context-every-chars=32768",
+    "--growth-every-chars=250000", "--survival-chars=150000", "--context-every-chars=32768",
     "--context-grow-every-chars=16384", "--save-every=1",
 )  # fmt: skip
 SITTINGS = 3
@@ -47,6 +47,11 @@ class Story:
             self.facts["pruned"] += event["pruned"]
         elif kind == "window":
             self.facts["windows"].append(event["context"])
+            self.facts["window"] = event["sentence"] or self.facts.get("window")
+        elif kind in {"saved", "reverted"}:
+            self.facts[kind] = self.facts.get(kind, 0) + 1
+        elif kind == "hello":
+            self.facts["opened"] = "a new model" if event["fresh"] else f"step {event['step']:,}"
         elif kind == "log" and event["topic"] in TOPICS:
             self.sentences.append(event["text"])
 
@@ -101,7 +106,9 @@ def tell(title: str, story: Story) -> None:
     facts, memory = story.facts, story.memory
     print(f"\n## {title}\n")
     windows = f"{facts['windows'][0]} to {facts['windows'][-1]}"
-    print(f"born {facts['born']}, deleted {facts['pruned']}, window {windows}\n")
+    print(f"Opened at {facts.get('opened')}; {facts.get('saved', 0)} checkpoints; window {windows}.")
+    print(f"Born: {facts['born']}. Deleted: {facts['pruned']}.")
+    print(f"Of the window: {facts.get('window')}\n")
     for chars, bits in story.readings:
         print(f"- {chars:,} characters: {bits:.3f} bits a byte")
     print(
