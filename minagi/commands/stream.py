@@ -89,7 +89,15 @@ def parser() -> Parser:
         description=DESCRIPTION,
         epilog=EXAMPLE,
     )
-    group = made.add_argument_group("the stream")
+    _add_reading(made.add_argument_group("the stream"))
+    _add_measuring(made.add_argument_group("measuring and the pool"))
+    add_machine(made)
+    add_settings(made, USED, SPELLINGS)
+    return made
+
+
+def _add_reading(group: argparse._ArgumentGroup) -> None:
+    """What is read, for how long, and what is told."""
     group.add_argument(
         "--mix", required=True, metavar="NAME:W,…",
         help="corpus folders, or their names in the data folder, and their weights (1 where none is given)",
@@ -115,7 +123,10 @@ def parser() -> Parser:
     )
     add_guard(group)
     group.add_argument("--json", action="store_true", help="events as JSON lines on stdout, as minagi read")
-    group = made.add_argument_group("measuring and the pool")
+
+
+def _add_measuring(group: argparse._ArgumentGroup) -> None:
+    """When held-out text is read, and what becomes of the pool then."""
     group.add_argument(
         "--log-every", type=count, default=20, metavar="N", help="steps between two rows (default: 20)"
     )
@@ -133,9 +144,6 @@ def parser() -> Parser:
     group.add_argument(
         "--pool-max", type=natural, default=0, metavar="N", help="experts at most; 0 is no limit (default: 0)"
     )
-    add_machine(made)
-    add_settings(made, USED, SPELLINGS)
-    return made
 
 
 def main(argv: Sequence[str], open_stream: Callable[[StreamRequest], StreamerLike] | None = None) -> int:
