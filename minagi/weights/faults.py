@@ -44,6 +44,7 @@ _REASONS = {
     errno.EPERM: "permission was denied. Change the permissions, or name another weights directory",
     errno.EROFS: "it is on a read-only file system. Copy the model to a place that can be written",
     errno.EIO: "the disk reported an input/output error. Check the disk before going on",
+    errno.EISDIR: "a folder is in the way. Move it aside, then try again",
     errno.EMFILE: "too many files are open. Raise the limit with `ulimit -n`",
 }
 
@@ -56,5 +57,6 @@ def spoken(action: str, path: Path) -> Iterator[None]:
     except OSError as error:
         code = error.errno if error.errno is not None else -1
         reason = _REASONS.get(code, f"{error.strerror or error}")
-        where = f" ({error.filename})" if error.filename and str(error.filename) != str(path) else ""
+        file = error.filename2 or error.filename  # of a rename or a link, what it would have made
+        where = f" ({file})" if file and str(file) != str(path) else ""
         raise WeightsError(f"Could not {action} in {path}{where}: {reason}.") from error
