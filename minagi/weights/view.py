@@ -145,19 +145,23 @@ def _look_once(places: Places) -> View:
                 raise FileFault(places.journal, f"names snapshot {journal.number}, which is gone")
             manifest, model, seen = load(folder)
             return View(places, folder, manifest, model, seen)
-        return _pinned(places, folder)
+        if (view := _pinned(places, folder)) is None:
+            raise Missing(folder)
+        return view
     if files.identity(places.root) is None:
         return View(places, places.root, {}, None)
     manifest, model, seen = load(places.root)
-    if model is not None and (snapshot := snapshots.matching(places.snapshots, places.root, seen)):
-        return _pinned(places, snapshot.folder)
+    snapshot = snapshots.matching(places.snapshots, places.root, seen) if model is not None else None
+    if snapshot is not None and (view := _pinned(places, snapshot.folder)) is not None:
+        return view
     return View(places, places.root, manifest, model, seen)
 
 
-def _pinned(places: Places, folder: Path) -> View:
+def _pinned(places: Places, folder: Path) -> View | None:
+    """The view of a snapshot that stays for as long as it is read; None when it is leaving."""
     pin = snapshots.pin(folder)
     if pin is None:
-        raise Missing(folder)
+        return None
     try:
         snapshots.read(folder)
         manifest, model, _ = load(folder)
@@ -167,9 +171,11 @@ def _pinned(places: Places, folder: Path) -> View:
     return View(places, folder, manifest, model, None, pin)
 
 
-def _moment(places: Places) -> tuple[Identity | None, ...]:
-    """Changes whenever a commit begins or ends."""
-    return files.identity(places.journal), files.identity(places.root / layout.MANIFEST)
+def _moment(places: Places) -> tuple[object, ...]:
+    """Changes whenever a commit begins or ends, and when its snapshot moves to where it stays."""
+    incoming = files.identity(places.incoming)
+    journal, manifest = files.identity(places.journal), files.identity(places.root / layout.MANIFEST)
+    return journal, manifest, incoming and incoming[:2]
 
 
 def _names(folder: Path) -> list[str]:

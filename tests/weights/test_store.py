@@ -10,7 +10,17 @@ import pytest
 from weights_models import CFG, FIXTURE, edit_manifest, everything, expert, make, public, replace, state
 
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import CheckpointState, ExpertRecord, Store, layout, round_moments
+from minagi.weights import (
+    CheckpointState,
+    ExpertRecord,
+    Store,
+    commit,
+    files,
+    layout,
+    round_moments,
+    snapshots,
+    view,
+)
 from minagi.weights.npz import write_npz
 
 
@@ -213,6 +223,39 @@ def test_many_readers_while_a_writer_saves_as_fast_as_it_can(tmp_path: Path) -> 
     thread.join()
     assert not faults
     assert len(steps) > 1
+
+
+def test_a_reader_that_opens_while_the_snapshot_moves_to_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit stands and its snapshot still lies in incoming/: it moves under a reader."""
+    path = make(tmp_path / "model")
+    places = layout.Places(path)
+    with monkeypatch.context() as patch, Store.open(path, write=True) as store:
+        patch.setattr(commit, "_finish", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        with pytest.raises(WeightsError):
+            store.checkpoint(state([0, 2], 2))
+    real = view.load
+
+    def load(folder: Path) -> object:
+        if folder == places.incoming:
+            files.rename(folder, places.snapshots / "000002")
+        return real(folder)
+
+    monkeypatch.setattr(view, "load", load)
+    with Store.open(path, write=False) as reader:
+        assert (reader.manifest["step"], reader.uids) == (2, [0, 2])
+        assert same(reader.read_expert(2), expert(2, 2))
+
+
+def test_a_reader_whose_snapshot_leaves_while_it_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody deletes the snapshot of the present: the files in place are the same."""
+    path = make(tmp_path / "model")
+    monkeypatch.setattr(snapshots, "pin", lambda folder: None)
+    with Store.open(path, write=False) as reader:
+        assert same(reader.read_expert(2), expert(2, 1))
 
 
 def test_reading_writes_nothing_and_cannot(tmp_path: Path) -> None:
