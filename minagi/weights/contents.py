@@ -36,13 +36,13 @@ class Contents:
 
     def optim(self, view: View) -> Optim:
         """Adam's state of all but experts; {} where there is no optim.npz."""
-        if not (view.folder / layout.OPTIM).exists():
+        if not view.has(layout.OPTIM):
             return {}
         return self._read(view, layout.OPTIM, tensors.read_optim, part="moments")
 
     def average(self, view: View) -> Arrays | None:
         """The averages of trunk and routers, fp32; None where there are none."""
-        if not (view.folder / layout.OPTIM).exists():
+        if not view.has(layout.OPTIM):
             return None
         return self._read(view, layout.OPTIM, tensors.read_average, part="average")
 

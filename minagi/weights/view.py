@@ -53,6 +53,10 @@ class View:
             self._pin_elsewhere()
         raise self._moved()
 
+    def has(self, name: str) -> bool:
+        """Whether file `name` is one of this checkpoint, wherever its folder is by now."""
+        return (self.folder / name).exists() if self.seen is None else name in self.seen
+
     def made(self) -> Model:
         """The model; WeightsError where none has been made."""
         if self.model is None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -225,16 +227,36 @@ def test_many_readers_while_a_writer_saves_as_fast_as_it_can(tmp_path: Path) -> 
     assert len(steps) > 1
 
 
+def cut_short(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory after a save of step 2 that died just behind its commit point."""
+
+    def die(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch, Store.open(path, write=True) as store:
+        patch.setattr(commit, "_finish", die)
+        with pytest.raises(WeightsError):
+            store.checkpoint(state([0, 2], 2))
+    return path
+
+
+def test_a_reader_goes_on_when_its_snapshot_moves_to_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = cut_short(make(tmp_path / "model"), monkeypatch)
+    with Store.open(path, write=False) as reader:
+        Store.open(path, write=True).close()
+        assert reader.read_optim()["ln_f.weight"][2] == 2
+        assert reader.read_average() is None
+        assert same(reader.read_expert(2), expert(2, 2))
+
+
 def test_a_reader_that_opens_while_the_snapshot_moves_to_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit stands and its snapshot still lies in incoming/: it moves under a reader."""
-    path = make(tmp_path / "model")
+    path = cut_short(make(tmp_path / "model"), monkeypatch)
     places = layout.Places(path)
-    with monkeypatch.context() as patch, Store.open(path, write=True) as store:
-        patch.setattr(commit, "_finish", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
-        with pytest.raises(WeightsError):
-            store.checkpoint(state([0, 2], 2))
     real = view.load
 
     def load(folder: Path) -> object:
