@@ -39,7 +39,7 @@ class MemoryDisk:
 
     def checkpoint(self, pool: ExpertPool) -> None:
         """What `Store.checkpoint` does: everything that changed, moments in bf16; then the pool settles."""
-        for record in (self.spilled | pool.changed(copy=False)).values():
+        for record in (self.spilled | pool.changed()).values():
             self.held[record.uid] = copied(record, round_moments)
         self.spilled.clear()
         pool.settle()

@@ -33,7 +33,7 @@ def page(recipe: Recipe) -> dict[str, Any]:
     as many bytes, or a plain read of the same file.
     """
     with recipe.made({"pool.experts": 2, "pool.top_k": 1, "pool.resident": 1}) as engine:
-        engine.store.checkpoint(engine.state({}, copy=False))
+        engine.store.checkpoint(engine.state({}))
         engine.settle()
         pool, store = engine.pool, engine.store
         record = store.read_expert(0)
@@ -104,7 +104,7 @@ def pool(recipe: Recipe, window: int, steps: int, sizes: Sequence[int] = (64, 25
 def _on_disk(recipe: Recipe, settings: Settings, experts: int) -> Iterator[Engine]:
     """A newborn whose experts are all on disk."""
     with recipe.made({"pool.experts": experts, "pool.ram_cache": 2 * settings.pool.resident}) as engine:
-        engine.store.checkpoint(engine.state({}, copy=False))
+        engine.store.checkpoint(engine.state({}))
         engine.settle()
         engine.pool.drop_all()
         yield engine

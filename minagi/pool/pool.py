@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minagi.pool.copies import Copies, round_to_bf16, ways
 from minagi.pool.ram import Disk, RamTier
-from minagi.pool.slots import ExpertSlots, bf16_bits, copied, seen
+from minagi.pool.slots import ExpertSlots
 from minagi.pool.telemetry import Telemetry
 from minagi.weights import ExpertRecord
 
@@ -172,21 +173,22 @@ class ExpertPool:
 
     # ---- a checkpoint
 
-    def changed(self, copy: bool) -> dict[int, ExpertRecord]:
+    def changed(self, copies: Copies | None = None) -> dict[int, ExpertRecord]:
         """Every expert in memory that disk does not have like this, by uid, as a checkpoint takes it.
 
-        Those on the card come with moments and averages as bf16 bits. Without `copy` their weights are good
-        until the next step only. What is in RAM is never changed in place, so it is not copied.
+        Those on the card are copied into `copies`; without, they are good until the next step only. What is
+        in RAM is never changed in place, so it is not copied.
         """
+        weights, moments = ways(copies)
         records = self.ram.dirty()
         for index, slot in enumerate(self._slots):
             if slot.dirty:
                 assert slot.uid is not None
                 records[slot.uid] = ExpertRecord(
                     slot.uid,
-                    self.slots.weights_of(index, copied if copy else seen),
-                    self.slots.moments_of(index, bf16_bits),
-                    self.slots.average_of(index, bf16_bits),
+                    self.slots.weights_of(index, weights),
+                    self.slots.moments_of(index, moments),
+                    self.slots.average_of(index, moments),
                 )
         return records
 
@@ -199,9 +201,9 @@ class ExpertPool:
         self.ram.settle()
         for index, slot in enumerate(self._slots):
             if slot.moments:  # of a step that was given up, too: the spill they came from was exact
-                self.slots.round_moments(index)
+                round_to_bf16(self.slots.moments_in(index))
             if slot.uid is not None:
-                self.slots.round_average(index)
+                round_to_bf16(self.slots.averages_in(index))
             slot.dirty = False
 
     def drop_all(self) -> None:

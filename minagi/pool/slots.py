@@ -8,41 +8,20 @@ precision is kept beside them and renewed slot by slot when a slot changed. Wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from minagi.pool.copies import Take, copied
+
 
 def level_names(level: int) -> tuple[str, str, str]:
     """Names of one level's matrices in an expert's file: w1, w3, w2, or b0_w1, b0_w3, b0_w2, …"""
     prefix = "" if level == 0 else f"b{level - 1}_"
     return f"{prefix}w1", f"{prefix}w3", f"{prefix}w2"
-
-
-Take = Callable[[Tensor], np.ndarray]  # a way to have a tensor's numbers in numpy: one of these three
-
-
-def seen(tensor: Tensor) -> np.ndarray:
-    """The numbers themselves, where they are in memory: good until they are changed."""
-    return tensor.detach().cpu().numpy()
-
-
-def copied(tensor: Tensor) -> np.ndarray:
-    """A copy of the numbers."""
-    return seen(tensor).copy() if tensor.device.type == "cpu" else seen(tensor)
-
-
-def bf16_bits(tensor: Tensor) -> np.ndarray:
-    """A copy in bf16, as the int16 bits that a checkpoint keeps of moments and averages.
-
-    Into numpy's memory: large arrays of its come in huge pages, which take a quarter of the time to fill.
-    """
-    bits = np.empty(tensor.shape, np.int16)
-    torch.from_numpy(bits).view(torch.bfloat16).copy_(tensor.detach())
-    return bits
 
 
 WAITING_NUMBERS_MAX = 1 << 27  # numbers of gradient parts held before they are added up
@@ -248,17 +227,15 @@ class ExpertSlots:
                     up[slot, self.width :].copy_(torch.from_numpy(moments[f"{w3}_{kind}"]))
                     down[slot].copy_(torch.from_numpy(moments[f"{w2}_{kind}"]))
 
-    def round_moments(self, slot: int) -> None:
-        """Make a slot's moments what a checkpoint holds of them: bf16 values."""
-        for level in self.levels:
-            for stack in (level.up_m, level.up_v, level.down_m, level.down_v):
-                stack[slot].copy_(stack[slot].bfloat16())
+    def moments_in(self, slot: int) -> list[Tensor]:
+        """A slot's moments themselves."""
+        return [stack[slot] for lv in self.levels for stack in (lv.up_m, lv.up_v, lv.down_m, lv.down_v)]
 
-    def round_average(self, slot: int) -> None:
-        """Make a slot's averages what a checkpoint holds of them: bf16 values."""
-        for level in self.levels if self.averaged else ():
-            for stack in (level.up_a, level.down_a):
-                stack[slot].copy_(stack[slot].bfloat16())
+    def averages_in(self, slot: int) -> list[Tensor]:
+        """A slot's averages themselves; none where nothing is averaged."""
+        if not self.averaged:
+            return []
+        return [stack[slot] for level in self.levels for stack in (level.up_a, level.down_a)]
 
     def weights_of(self, slot: int, take: Take = copied) -> dict[str, np.ndarray]:
         """A slot's weights, under their names in an expert's file."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from minagi.model.network import Network
 from minagi.pool import ExpertPool
+from minagi.pool.copies import round_to_bf16
 
 SHARE = 0.1  # of the characters read since birth, the mean spans this much
 EVERY = 1_024  # characters between two updates; a newborn's come sooner
@@ -67,8 +68,7 @@ class Averages:
 
     def round(self) -> None:
         """Make the means what a checkpoint holds of them (see ExpertPool.settle)."""
-        for mean in self._other.values():
-            mean.copy_(mean.bfloat16())
+        round_to_bf16(self._other.values())
 
     def _forward_begins(self, training: bool) -> None:
         if training is not self._in_use:

@@ -12,6 +12,7 @@ from typing import Any
 from minagi import protocol
 from minagi.errors import UsageError, WeightsError
 from minagi.hardware import free_memory
+from minagi.pool.copies import Copies
 from minagi.protocol import Log, Message
 from minagi.training.engine import Engine
 from minagi.training.history import History
@@ -59,6 +60,7 @@ class Checkpoints:
         self._saved_at = clock()
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext  # nothing breaks in
         self._under_way: tuple[_Begun, Future[SnapshotInfo]] | None = None
+        self._copies: Copies | None = None
         self._said_no_room = False
         self.disk_bytes = 0
         self.measure_disk()
@@ -85,9 +87,7 @@ class Checkpoints:
         yield from self.finish()
         begun = self._begun()
         with self.guarded():
-            info = self.engine.store.checkpoint(
-                self.engine.state(self._gather(), copy=False), kind=kind, name=name
-            )
+            info = self.engine.store.checkpoint(self.engine.state(self._gather()), kind=kind, name=name)
             self.engine.settle()
             self.progress.saved_chars = begun.chars
         yield from self._completed(begun, info)
@@ -100,12 +100,13 @@ class Checkpoints:
         if self.dry_run:
             return
         yield from self.finish()
-        if self.engine.copied_bytes > free_memory() * COPY_SHARE:
+        copies = self._room()
+        if copies is None:
             yield from self._save_without_copy(kind)
             return
         begun = self._begun()
         with self.guarded():
-            state = self.engine.state(self._gather(), copy=True)
+            state = self.engine.state(self._gather(), copies)
             future = self.engine.store.begin_checkpoint(state, kind=kind)
             future.add_done_callback(lambda _: begun.end(self._clock()))
             self.engine.settle()
@@ -127,10 +128,21 @@ class Checkpoints:
         try:
             info = future.result()
         except WeightsError as error:
+            self._copies = None  # the store keeps what it holds of them for the next one
             yield self._not_saved(error)
         else:
             self.progress.saved_chars = begun.chars
             yield from self._completed(begun, info)
+
+    def _room(self) -> Copies | None:
+        """Memory for a copy, kept for the next one; None while there is too little."""
+        needed = self.engine.copied_bytes
+        if self._copies is None or self._copies.size < needed:
+            self._copies = None
+            if needed > free_memory() * COPY_SHARE:
+                return None
+            self._copies = Copies(needed)
+        return self._copies.reused()
 
     def _save_without_copy(self, kind: str) -> Iterator[Message]:
         if not self._said_no_room:
@@ -230,9 +242,7 @@ class Checkpoints:
         """Save what is about to be left; the id to come back to it by. A run that goes back by itself, from
         a present too broken to be saved, goes back all the same."""
         try:
-            info = self.engine.store.checkpoint(
-                self.engine.state(self._gather(), copy=False), kind="before-revert"
-            )
+            info = self.engine.store.checkpoint(self.engine.state(self._gather()), kind="before-revert")
         except WeightsError as error:
             if reason == ASKED:
                 raise

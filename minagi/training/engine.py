@@ -13,7 +13,8 @@ from minagi.hardware import Hardware
 from minagi.model.network import Network, initialise, output_std
 from minagi.model.shape import Depth, Routing, Shape
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
-from minagi.pool.slots import bf16_bits, copied, level_names, seen
+from minagi.pool.copies import Copies, ways
+from minagi.pool.slots import level_names
 from minagi.training.average import Averages
 from minagi.training.evaluate import Evaluator
 from minagi.training.optimiser import EXPERT_STEPS, Optimiser
@@ -117,20 +118,21 @@ class Engine:
 
     # -------------------------------------------------------------------------------- checkpoint
 
-    def state(self, manifest: Mapping[str, Any], *, copy: bool) -> CheckpointState:
-        """Everything a checkpoint holds; `manifest` are the trainer's keys. Moments and averages come as bf16
-        bits. Without `copy` it is good until the next step only, with it for as long as somebody writes it.
+    def state(self, manifest: Mapping[str, Any], copies: Copies | None = None) -> CheckpointState:
+        """Everything a checkpoint holds; `manifest` are the trainer's keys.
+
+        What the next step changes is copied into `copies`; without, the state is good until then only.
         """
+        weights, moments = ways(copies)
         means = {}
         if self.averages is not None:
             self.averages.newest()
-            means = {name: bf16_bits(self.averages.of(name)) for name, _ in self.net.named_parameters()}
-        take = copied if copy else seen
-        parameters = {name: take(parameter) for name, parameter in self.net.named_parameters()}
+            means = {name: moments(self.averages.of(name)) for name, _ in self.net.named_parameters()}
+        parameters = {name: weights(parameter) for name, parameter in self.net.named_parameters()}
         routers = {name: parameters.pop(name) for name in list(parameters) if _is_router(name)}
         parameters["head.weight"] = parameters["tok_emb.weight"]
         optim: dict[str, tuple[np.ndarray | None, np.ndarray | None, float]] = {
-            name: (bf16_bits(s.m), bf16_bits(s.v), float(s.step)) for name, s in self.optimiser.state.items()
+            name: (moments(s.m), moments(s.v), float(s.step)) for name, s in self.optimiser.state.items()
         }
         optim |= {name: (None, None, float(self.optimiser.expert_steps)) for name in EXPERT_STEPS}
         telemetry = self.pool.telemetry
@@ -144,7 +146,7 @@ class Engine:
             core=parameters,
             routers=routers,
             optim=optim,
-            experts=self.pool.changed(copy),
+            experts=self.pool.changed(copies),
             uids=list(telemetry.uid),
             average=means,
         )

@@ -17,6 +17,7 @@ from torch.optim.adamw import adamw
 
 from minagi.model.network import Network
 from minagi.pool import ExpertPool
+from minagi.pool.copies import round_to_bf16
 
 BETA1 = 0.9
 EPS = 1e-8
@@ -140,8 +141,7 @@ class Optimiser:
     def round_moments(self) -> None:
         """Make the moments what a checkpoint holds of them (see ExpertPool.settle)."""
         for state in self.state.values():
-            state.m.copy_(state.m.bfloat16())
-            state.v.copy_(state.v.bfloat16())
+            round_to_bf16((state.m, state.v))
 
     def load(self, saved: Mapping[str, tuple[Tensor | None, Tensor | None, float]]) -> None:
         """Take over stored moments, of the parameters' shapes; where there are none they start anew."""

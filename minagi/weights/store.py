@@ -86,8 +86,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Waits for a checkpoint under way, forgets spilled experts, and lets the lock or the snapshot
-        that was read go."""
+        """Waits for a checkpoint under way, forgets what is spilled, lets lock and snapshot go."""
         self._thread.shutdown()
         with self._committing:
             spill, view, lock = self._spill, self._view, self._lock
@@ -197,7 +196,7 @@ class Store:
         if self._spill is not None and (record := self._spill.read(uid, moments=moments)) is not None:
             return record
         if (handed := self._handed.get(uid)) is not None:
-            return as_written(handed, moments=moments)
+            return as_written(handed, moments)
         try:
             return self._contents.expert(self._here(), uid, moments=moments)
         except Missing:
@@ -246,9 +245,9 @@ class Store:
     ) -> Future[SnapshotInfo]:
         """`checkpoint` by a thread of its own, while training goes on; waits for the one before.
 
-        `state` is the store's from here on: nobody changes its arrays. Its experts, and what is spilled now,
-        read at once as the checkpoint will hold them, moments rounded, so the caller clears its marks of
-        what changed when this returns. If the write fails they stay here, for the next checkpoint.
+        `state` is the store's until it is written: nobody changes its arrays. Its experts, and what is
+        spilled now, read at once as the checkpoint will hold them, moments rounded, so the caller clears its
+        marks of what changed when this returns. If the write fails they stay here, for the next checkpoint.
         """
         with self._changing("save the model") as spill:
             state = replace(state, experts=self._unwritten(state, spill.current()) | state.experts)
@@ -259,7 +258,7 @@ class Store:
             return self._under_way
 
     def _unwritten(self, state: CheckpointState, spilled: dict[int, Spilled]) -> dict[int, ExpertRecord]:
-        """Experts of a checkpoint that failed which are as they were then: they go into the next one."""
+        """Experts of a checkpoint that failed, unchanged since: they go into the next one."""
         newer = spilled.keys() | state.experts.keys()
         return {uid: record for uid, record in self._handed.items() if uid in state.uids and uid not in newer}
 

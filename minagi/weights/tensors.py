@@ -232,13 +232,15 @@ def _dims(size: tuple[int, ...]) -> str:
 
 
 def as_written(record: ExpertRecord, moments: bool = True) -> ExpertRecord:
-    """`record` as it will read when a checkpoint has written it."""
+    """`record` as it will read when a checkpoint has written it, in memory of its own."""
 
     def rounded(arrays: Arrays | None) -> Arrays | None:
         return None if arrays is None else {name: round_moments(array) for name, array in arrays.items()}
 
-    kept = rounded(record.moments) if moments else None
-    return ExpertRecord(record.uid, record.weights, kept, rounded(record.average))
+    weights = {name: array.copy() for name, array in record.weights.items()}
+    return ExpertRecord(
+        record.uid, weights, rounded(record.moments) if moments else None, rounded(record.average)
+    )
 
 
 def check_tensors(what: str, arrays: Mapping[str, np.ndarray], shapes: layout.Shapes) -> None:

@@ -184,7 +184,7 @@ def test_training_with_room_for_one_expert_in_ram(which: str, tmp_path: Path) ->
             found.expected["training"] = steps[count : count + 4]
             check_training(found)
             list(writer.write(list(b"Meanwhile"), 3))
-            found.store.checkpoint(found.engine.state({}, copy=False))  # `settle` would round live moments
+            found.store.checkpoint(found.engine.state({}))  # `settle` would round live moments
 
 
 @pytest.mark.parametrize("which", list(FOLDERS))

@@ -101,7 +101,7 @@ def test_reading_moves_no_moments_and_copies_nothing_back() -> None:
     pool, disk = pool_of(slots=2, ram=1)
     for expert in (0, 1, 2, 3, 4, 0, 2):
         admit(pool, expert)
-    assert disk.with_moments == [] and disk.spilled == {} and pool.changed(copy=False) == {}
+    assert disk.with_moments == [] and disk.spilled == {} and pool.changed() == {}
     assert len(pool.ram) == 1
 
 
@@ -149,7 +149,7 @@ def test_an_expert_that_no_step_touched_is_not_copied_back() -> None:
     pool.to_step()
     pool.skip_step()
     admit(pool, 0)
-    assert disk.spilled == {} and pool.changed(copy=False) == {}
+    assert disk.spilled == {} and pool.changed() == {}
     for uid, held in before.items():
         np.testing.assert_array_equal(held.weights["w2"], disk.held[uid].weights["w2"])
 
@@ -176,11 +176,11 @@ def test_only_what_changed_is_saved() -> None:
     pool, disk = pool_of(slots=2, ram=1)
     for expert in (0, 1, 2):
         step(pool, expert)
-    assert set(pool.changed(copy=False)) | set(disk.spilled) == {0, 1, 2}
+    assert set(pool.changed()) | set(disk.spilled) == {0, 1, 2}
     disk.checkpoint(pool)
-    assert pool.changed(copy=False) == {}
+    assert pool.changed() == {}
     step(pool, 3)
-    assert set(pool.changed(copy=False)) == {3}
+    assert set(pool.changed()) == {3}
 
 
 def test_ram_keeps_no_copy_of_what_a_step_changed() -> None:
@@ -196,7 +196,7 @@ def test_dropping_all_forgets_what_was_learned() -> None:
     step(pool, 0, 1)
     pool.drop_all()
     disk.spilled.clear()
-    assert pool.resident() == [] and pool.changed(copy=False) == {} and len(pool.ram) == 0
+    assert pool.resident() == [] and pool.changed() == {} and len(pool.ram) == 0
     assert float(pool.record(0).weights["w1"][0, 0]) == 0.25
 
 

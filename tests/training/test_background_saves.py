@@ -81,10 +81,12 @@ def test_what_it_wrote_goes_on_as_the_run_that_wrote_it(
     again = home.open(changes, weights=copy)
     assert again.steps == 20
     assert losses(drive(again, 5)) == ours
-    theirs = losses(drive(again, 8))
-    finished(again)
-    assert losses(drive(session, 8)) == theirs
-    finished(session)
+    for one in (session, again):  # what was paged in meanwhile is in RAM when the copy's memory is used again
+        list(one.checkpoints.begin("auto"))
+        finished(one)
+    assert losses(drive(session, 8)) == losses(drive(again, 8))
+    for one in (session, again):
+        finished(one)
     same_numbers(everything(again), everything(session))
     session.close()
     again.close()
@@ -166,9 +168,11 @@ def test_one_that_fails_is_told_and_loses_nothing(
     finished(twin)
     assert session.unsaved_chars == session.chars
     assert not session.engine.store.exists
-    assert losses(drive(session, 10)) == losses(drive(twin, 10))
-    for one in (session, twin):
-        list(one.checkpoint())
+    for _ in range(2):  # what the failed one held is still in the copy's memory
+        assert losses(drive(session, 5)) == losses(drive(twin, 5))
+        for one in (session, twin):
+            list(one.checkpoints.begin("auto"))
+            finished(one)
     same_numbers(everything(session), everything(twin))
     for one in (session, twin):
         one.close()

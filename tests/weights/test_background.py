@@ -111,6 +111,21 @@ def test_what_was_handed_over_reads_as_written_at_once(
         assert not any(store.has_spill(uid) for uid in (0, 1, 2))
 
 
+def test_what_is_read_of_it_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever handed it over uses its memory again when it is written."""
+    path = make(tmp_path / "model")
+    taken = state([0, 1, 2], 9)
+    with Store.open(path, write=True) as store:
+        with held_up(monkeypatch):
+            store.begin_checkpoint(taken)
+            found = store.read_expert(0)
+        store.keep()
+        for arrays in (taken.experts[0].weights, taken.experts[0].moments):
+            for array in arrays.values():
+                array.fill(7)
+        assert same(found, expert(0, 9))
+
+
 def test_what_changes_meanwhile_is_newer_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path / "model")
     with Store.open(path, write=True) as store:
