@@ -109,6 +109,7 @@ TABLE: tuple[Key, ...] = (
         LOOK,
         "Pool: the expert to the right",
         "pool",
+        rank=1,
         call="select(1, 0)",
     ),
     Key("select_up", ("up",), "select", LOOK, "Pool: the expert above", "pool", call="select(0, -1)"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import fake_run as fr
 import pytest
 from textual.geometry import Size
+from textual.widgets import Static
 
 from minagi import protocol as p
 from tui.panes.base import Frame, View
@@ -151,7 +152,34 @@ def test_a_snapshot_that_knows_little() -> None:
     assert "unknown time" in shown and "Loses 0 steps" in shown
 
 
+async def test_a_list_that_is_refused_is_not_waited_for() -> None:
+    async with fr.opened(fr.FakeSource([fr.hello()])) as (app, pilot):
+        await pilot.press("r")
+        fr.settle(app)
+        assert "Asking" in str(app.screen.query_one("#preview").visual)  # type: ignore[attr-defined]
+        app.fold(p.Ack(1, "snapshots?", False, "The directory cannot be read."))
+        fr.settle(app)
+        assert "did not come" in str(app.screen.query_one("#preview").visual)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("key", ["r", "S"])
+async def test_a_recording_has_nothing_to_go_back_to(key: str) -> None:
+    fake = fr.FakeSource([fr.hello()])
+    fake.recorded = True
+    async with fr.opened(fake) as (app, pilot):
+        await pilot.press(key)
+        assert len(app.screen_stack) == 1
+        assert len(fake.sent) == 1
+
+
 # ----------------------------------------------------------------------------------------- dialogs
+
+
+async def test_a_checkpoint_without_a_name_is_asked_for_one() -> None:
+    async with fr.opened(fr.FakeSource([fr.hello()])) as (app, pilot):
+        await pilot.press("S", "enter")
+        shown = "\n".join(str(text.visual) for text in app.screen.query("Static").results(Static))
+        assert "A name, please." in shown and "Save a checkpoint under a name" in shown
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (24, 9)])

@@ -35,17 +35,22 @@ class Dialog(ModalScreen[Answer]):
     heading = ""
     choices: tuple[tuple[str, str], ...] = ()
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._box = VerticalScroll(classes="body", can_focus=False)
+
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(Content(self.heading), classes="heading")
-            with VerticalScroll(classes="body", can_focus=False):
+            with self._box:
                 yield from self.body()
             with Horizontal(classes="buttons"):
                 for id, label in self.choices:
                     yield Button(Content(label), id=id, compact=True)
 
     def body(self) -> Iterable[Widget]:
-        """What stands between heading and buttons."""
+        """What stands between heading and buttons. Keep what is to change: it may be asked to before it can
+        be found on the screen."""
         return ()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -56,7 +61,7 @@ class Dialog(ModalScreen[Answer]):
         self.set_class(slim, "-slim")  # a button a line
         room = event.size.height - (_AROUND_LOW if low else _AROUND)
         room -= len(self.choices) - 1 if slim else 0
-        self.query_one(".body").styles.max_height = max(1, room)
+        self._box.styles.max_height = max(1, room)
 
     def show(self, frame: Frame) -> None:
         """The state moved on while the question stands."""
@@ -75,4 +80,4 @@ class Dialog(ModalScreen[Answer]):
 
     def action_scroll(self, lines: int) -> None:
         """Move the text."""
-        self.query_one(".body", VerticalScroll).scroll_relative(y=lines, animate=False)
+        self._box.scroll_relative(y=lines, animate=False)

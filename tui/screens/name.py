@@ -21,19 +21,18 @@ class NameScreen(Dialog[str]):
     choices = (("save", "Save"), ("cancel", "Cancel"))
 
     def body(self) -> Iterable[Widget]:
-        yield Static(Content("It is kept until you delete it."))
-        yield Input(id="name", max_length=NAME_LIMIT, placeholder="before the poems", compact=True)
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        self._hint = Static(Content("It is kept until you delete it."))
+        self._field = Input(id="name", max_length=NAME_LIMIT, placeholder="before the poems", compact=True)
+        yield self._hint
+        yield self._field
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.answer("save")
 
     def answer(self, choice: str) -> None:
-        name = clean_line(self.query_one(Input).value, NAME_LIMIT).strip()
+        name = clean_line(self._field.value, NAME_LIMIT).strip()
         if choice == "save" and not name:
-            self.query_one(Static).update(Content("A name, please."))
+            self._hint.update(Content("A name, please."))
             return
         self.dismiss(name if choice == "save" else None)

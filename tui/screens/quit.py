@@ -64,7 +64,8 @@ class LeavingScreen(Dialog[None]):
         self.choices = (("hurry", "Do not wait"),)
 
     def body(self) -> Iterable[Widget]:
-        yield Static(Content(_RUNGS[""]), id="rung")
+        self._text = Static(Content(_RUNGS[""]), id="rung")
+        yield self._text
 
     def show(self, frame: Frame) -> None:
         rung = frame.state.rung
@@ -74,7 +75,7 @@ class LeavingScreen(Dialog[None]):
         told = f"{_RUNGS.get(rung, '')} {seconds}"
         if told != self._shown:
             self._shown = told
-            self.query_one("#rung", Static).update(Content(told))
+            self._text.update(Content(told))
 
     def answer(self, choice: str) -> None:
         self.app.source.hurry()  # type: ignore[attr-defined]

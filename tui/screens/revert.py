@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from minagi.protocol import SNAPSHOT_KINDS
+from minagi.protocol import SNAPSHOT_KINDS, ListSnapshots
 from tui import words
 from tui.panes.base import Frame, fitted, line
 from tui.screens.dialog import Dialog
@@ -32,26 +32,28 @@ class RevertScreen(Dialog[str]):
         self._shown: tuple[Snapshot, ...] | None = None
 
     def body(self) -> Iterable[Widget]:
-        yield OptionList(Option(Content("Cancel: stay as it is"), id="cancel"), id="snapshots", markup=False)
-        yield Static(Content("Asking for the list…"), id="preview")
+        self._options = OptionList(_cancel(), id="snapshots", markup=False)
+        self._text = Static(Content("Asking for the list…"), id="preview")
+        yield self._options
+        yield self._text
 
     def on_mount(self) -> None:
-        self.query_one(OptionList).focus()
-        self.query_one(OptionList).highlighted = 0
+        self._options.highlighted = 0
         self.show(self._frame)
 
     def show(self, frame: Frame) -> None:
         self._frame = frame
         found = frame.state.snapshots
+        if found is None and self._shown is None and not _asked(frame):
+            self._text.update(Content("The list did not come; the log says why."))
         if found is None or found is self._shown:
             return
         self._shown = found
-        options = self.query_one(OptionList)
-        options.clear_options()
-        options.add_option(Option(Content("Cancel: stay as it is"), id="cancel"))
+        self._options.clear_options()
+        self._options.add_option(_cancel())
         for place, snapshot in enumerate(found):
-            options.add_option(Option(_row(snapshot, frame, self._room), id=str(place)))
-        options.highlighted = 0
+            self._options.add_option(Option(_row(snapshot, frame, self._room), id=str(place)))
+        self._options.highlighted = 0
         self._preview(None)
 
     @property
@@ -80,7 +82,16 @@ class RevertScreen(Dialog[str]):
             text = "Choose one with the arrow keys; what would be lost is told here before anything happens."
         else:
             text = preview(snapshot, self._frame)
-        self.query_one("#preview", Static).update(Content(text))
+        self._text.update(Content(text))
+
+
+def _cancel() -> Option:
+    return Option(Content("Cancel: stay as it is"), id="cancel")
+
+
+def _asked(frame: Frame) -> bool:
+    """Whether an answer is still to come."""
+    return any(pending.command.type == ListSnapshots.type for pending in frame.state.pending)
 
 
 def _row(snapshot: Snapshot, frame: Frame, width: int) -> Content:

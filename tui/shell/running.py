@@ -59,14 +59,17 @@ class Running(Leaving):
             if name:
                 self.ask(protocol.Checkpoint, name=name)
 
-        self.push_screen(NameScreen(), save)
+        if not self.source.recorded:
+            self.push_screen(NameScreen(), save)
+        else:
+            self.ask(protocol.Checkpoint)  # refused in words
 
     def action_revert(self) -> None:
         def revert(to: str | None) -> None:
             if to:
                 self.ask(protocol.Revert, to=to)
 
-        if self.ask(protocol.ListSnapshots):
+        if self.ask(protocol.ListSnapshots) and not self.source.recorded:
             self.push_screen(RevertScreen(self.frame), revert)
 
     def action_evaluate(self) -> None:
