@@ -9,7 +9,7 @@ from minagi.commands.running import log_path, told
 from minagi.options import ENGINE, Parser, add_machine, add_run, add_settings, session_request
 from minagi.training.request import SessionRequest
 from minagi.worker.eventlog import logged
-from minagi.worker.loop import ChannelLike, TrainerLike
+from minagi.worker.parties import ChannelLike, TrainerLike
 from minagi.worker.serve import open_session, serve
 from minagi.worker.signals import Signals
 

@@ -11,7 +11,7 @@ from minagi.errors import EXIT_FAILED, EXIT_OK
 from minagi.protocol import Failure, Message
 from minagi.training.request import Limits
 from minagi.worker.channel import Channel
-from minagi.worker.loop import ChannelLike
+from minagi.worker.parties import ChannelLike
 from minagi.worker.signals import Signals
 
 

@@ -29,7 +29,8 @@ from minagi.training.ours import ours_of
 from minagi.training.request import Limits
 from minagi.training.stream_request import STREAM, StreamRequest
 from minagi.weights import Store
-from minagi.worker.loop import ChannelLike, RunLike, goodbye
+from minagi.worker.loop import goodbye
+from minagi.worker.parties import ChannelLike, RunLike
 from minagi.worker.serve import hold
 from minagi.worker.signals import Signals
 

@@ -46,7 +46,7 @@ FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
 
 class Trainer:
-    """Reads a corpus with an engine. See `minagi.worker.loop.TrainerLike` for how it is driven.
+    """Reads a corpus with an engine. See `minagi.worker.parties.TrainerLike` for how it is driven.
 
     Without a watcher the corpus stays what it is, whatever becomes of its files.
     """

@@ -22,7 +22,7 @@ from minagi.training.request import SessionRequest
 from minagi.worker.channel import Channel
 from minagi.worker.eventlog import logged
 from minagi.worker.logfile import FORMAT, open_log
-from minagi.worker.loop import TrainerLike
+from minagi.worker.parties import TrainerLike
 from minagi.worker.serve import open_session, serve
 from minagi.worker.signals import Signals
 

@@ -16,7 +16,7 @@ from minagi import protocol
 from minagi.protocol import Command, Log, Message
 from minagi.records import RecordFile, beside
 from minagi.training.request import SessionRequest
-from minagi.worker.loop import ChannelLike
+from minagi.worker.parties import ChannelLike
 from minagi.worker.redraw import Redraw
 
 FILE_MAX = 4 * 1024 * 1024  # bytes

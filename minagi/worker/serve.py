@@ -13,7 +13,8 @@ from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError
 from minagi.hardware import prepare_environment
 from minagi.protocol import Failure, Goodbye, Message
 from minagi.training.request import Limits, SessionRequest
-from minagi.worker.loop import ChannelLike, RunLike, TrainerLike, goodbye, run
+from minagi.worker.loop import goodbye, run
+from minagi.worker.parties import ChannelLike, RunLike, TrainerLike
 from minagi.worker.signals import Hurried, Signals
 
 R = TypeVar("R", bound=RunLike)
