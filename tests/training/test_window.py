@@ -71,6 +71,12 @@ def test_it_stays_without_gain_and_does_not_make_up_for_it(deep: float) -> None:
     assert window.context == 68
 
 
+def test_a_gain_that_just_reaches_what_is_needed_is_not_enough() -> None:
+    window = growth(gain_min=0.25)
+    feed(window, 2.0, 1.75, range(32, 3000, 32))
+    assert (window.gain, window.context) == (0.25, 64)
+
+
 def test_a_cadence_shorter_than_a_step_grows_as_often_as_it_came_due() -> None:
     window = growth(grow_every_chars=10, step=1, end=1000)
     feed(window, 2.0, 1.0, range(32, 1000, 32))
