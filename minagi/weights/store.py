@@ -217,10 +217,6 @@ class Store:
         with spoken("put an expert aside", self._spill.folder):
             self._spill.write(record)
 
-    def has_spill(self, uid: int) -> bool:
-        """Whether the expert is newer in the spill than in the checkpoint."""
-        return self._spill is not None and uid in self._spill
-
     def forget_spilled(self) -> None:
         """Forgets what was spilled since the checkpoint, also in a dry run's scratch folder: experts read as
         the checkpoint has them again."""

@@ -168,6 +168,13 @@ def test_a_pass_over_the_corpus_is_told_once() -> None:
 # -------------------------------------------------------------------------------------- commands
 
 
+def test_what_was_read_while_a_checkpoint_was_written_is_not_saved() -> None:
+    read = dataclasses.replace(fr.metrics(9, random.Random(0)), chars=5_000, unsaved_chars=5_000)
+    state = fold([fr.hello(), read, p.Saved(step=7, chars=3_500)])
+    assert state.metrics.unsaved_chars == 1_500
+    assert fold([p.Saved(step=9, chars=5_000)], state).metrics.unsaved_chars == 0
+
+
 def test_commands_are_pending_until_they_are_acknowledged() -> None:
     state = fold([fr.hello(), p.Phase("running"), Asked(p.Pause(id=1))])
     assert status(state, NOW).word == "pausing…"

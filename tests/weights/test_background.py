@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_store import public_directory, same
-from weights_models import expert, make, public, state
+from weights_models import expert, has_spill, make, public, state
 
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import CheckpointState, ExpertRecord, Store, commit, files
@@ -55,7 +55,7 @@ def test_it_writes_what_checkpoint_would(tmp_path: Path) -> None:
         store.spill_expert(expert(2, 8))
         future = store.begin_checkpoint(state([0, 1, 2], 9, changed=[1]), name="mine")
         assert future.result(10) == info
-        assert not store.has_spill(2)
+        assert not has_spill(store, 2)
     assert public(one) == public(other)
 
 
@@ -108,7 +108,7 @@ def test_what_was_handed_over_reads_as_written_at_once(
             assert store.read_expert(2, moments=False).moments is None
             go.set()
             assert future.result(10).step == 9
-        assert not any(store.has_spill(uid) for uid in (0, 1, 2))
+        assert not any(has_spill(store, uid) for uid in (0, 1, 2))
 
 
 def test_what_is_read_of_it_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_what_changes_meanwhile_is_newer_and_stays(tmp_path: Path, monkeypatch: 
             store.spill_expert(expert(1, 11))
             store.spill_expert(expert(7, 10, moments=False))  # born meanwhile
         future.result(10)
-        assert [store.has_spill(uid) for uid in (0, 1, 2, 7)] == [True, True, False, True]
+        assert [has_spill(store, uid) for uid in (0, 1, 2, 7)] == [True, True, False, True]
         assert same(store.read_expert(0), expert(0, 10), rounded=False)
         assert same(store.read_expert(1), expert(1, 11), rounded=False)
         spilled = sorted(p.name.split("-")[0] for p in (path / ".minagi" / "spill").iterdir())
@@ -197,7 +197,7 @@ def test_what_a_failed_one_held_goes_into_the_next(tmp_path: Path, monkeypatch: 
             for uid, seed in ((0, 9), (1, 10), (2, 12), (4, 10), (5, 8)):
                 assert same(store.read_expert(uid), expert(uid, seed)), uid
             store.revert("")  # nothing of it is held any more
-        assert not any(store.has_spill(uid) for uid in range(6))
+        assert not any(has_spill(store, uid) for uid in range(6))
 
 
 def test_going_back_forgets_what_a_failed_one_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

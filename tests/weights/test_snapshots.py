@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from weights_models import expert, make, public, state
+from weights_models import expert, has_spill, make, public, state
 
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import SnapshotInfo, Store, files, snapshots
@@ -161,7 +161,7 @@ def test_revert_restores_every_byte_and_can_be_undone(tmp_path: Path) -> None:
         present = public(path)
         store.revert("1")
         assert public(path) == first
-        assert (store.uids, store.manifest["step"], store.has_spill(2)) == ([0, 1, 2], 1, False)
+        assert (store.uids, store.manifest["step"], has_spill(store, 2)) == ([0, 1, 2], 1, False)
         store.revert("2")
         assert public(path) == second
         store.revert(undo.id)
@@ -176,7 +176,7 @@ def test_revert_to_the_last_checkpoint_forgets_the_spill(tmp_path: Path) -> None
     with Store.open(path, write=True) as store:
         store.spill_expert(expert(1, 9))
         store.revert("")
-        assert not store.has_spill(1)
+        assert not has_spill(store, 1)
         assert (store.read_expert(1).weights["w1"] == expert(1, 1).weights["w1"]).all()
     assert public(path) == before
 

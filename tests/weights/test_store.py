@@ -9,7 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weights_models import CFG, FIXTURE, edit_manifest, everything, expert, make, public, replace, state
+from weights_models import (
+    CFG,
+    FIXTURE,
+    edit_manifest,
+    everything,
+    expert,
+    has_spill,
+    make,
+    public,
+    replace,
+    state,
+)
 
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import (
@@ -131,13 +142,13 @@ def test_a_spilled_expert_is_exact_and_touches_no_file(tmp_path: Path) -> None:
         store.spill_expert(expert(1, 9))
         store.spill_expert(expert(1, 10))
         store.spill_expert(expert(5, 10, moments=False))
-        assert (store.has_spill(1), store.has_spill(0), store.has_spill(5)) == (True, False, True)
+        assert (has_spill(store, 1), has_spill(store, 0), has_spill(store, 5)) == (True, False, True)
         assert same(store.read_expert(1), expert(1, 10), rounded=False)
         assert store.read_expert(1, moments=False).moments is None
         assert store.read_expert(5).moments is None
         assert public(path) == before
     with Store.open(path, write=True) as store:  # what was not saved is gone
-        assert not store.has_spill(1)
+        assert not has_spill(store, 1)
         assert same(store.read_expert(1), expert(1, 1))
     assert public(path) == before
 
@@ -150,7 +161,7 @@ def test_a_checkpoint_takes_memory_over_spill_over_file(tmp_path: Path) -> None:
         store.spill_expert(expert(2, 8))
         store.spill_expert(expert(6, 8, moments=False))
         store.checkpoint(state([0, 1, 2, 6], 9, changed=[2]))
-        assert not any(store.has_spill(uid) for uid in (1, 2, 6))
+        assert not any(has_spill(store, uid) for uid in (1, 2, 6))
         assert same(store.read_expert(1), expert(1, 8))
         assert same(store.read_expert(2), expert(2, 9))
         assert not any(a.any() for a in store.read_expert(6).moments.values())

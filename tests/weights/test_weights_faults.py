@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from faulty_disk import ERRORS, KILLS, FaultyDisk, Killed, copy_tree
-from weights_models import edit_manifest, expert, make, public, state
+from weights_models import edit_manifest, expert, has_spill, make, public, state
 
 from minagi.errors import WeightsError
 from minagi.weights import Store, layout, snapshots
@@ -55,7 +55,7 @@ def _grow_and_prune(store: Store) -> None:
 
 def _save_in_background(store: Store) -> None:
     """An expert in memory is handed over once: after a failure, the store is who has it."""
-    if not store.has_spill(2):
+    if not has_spill(store, 2):
         store.spill_expert(expert(2, 5))
     handed = np.array_equal(store.read_expert(1).weights["w1"], expert(1, 4).weights["w1"])
     store.begin_checkpoint(state([0, 1, 2], 4, changed=[] if handed else [1])).result(60)

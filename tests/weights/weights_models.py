@@ -69,6 +69,11 @@ def make(path: Path, uids: Iterable[int] = (0, 1, 2), seed: int = 1, cfg: dict =
     return path
 
 
+def has_spill(store: Store, uid: int) -> bool:
+    """Whether an expert is newer in the spill than in the checkpoint."""
+    return store._spill is not None and uid in store._spill
+
+
 def public(path: Path) -> dict[str, bytes]:
     """Every file of the public layout, with its bytes."""
     found = {}

@@ -140,7 +140,8 @@ def phase(state: AppState, event: Phase, now: float) -> AppState:
 def saved(state: AppState, event: Saved, now: float) -> AppState:
     """A checkpoint was completed."""
     marks = training.marked(state.curves, Mark(event.chars, "saved", event.name))
-    metrics = replace(state.metrics, unsaved_chars=0)
+    since = max(0, state.metrics.chars - event.chars)  # it may have been written while training went on
+    metrics = replace(state.metrics, unsaved_chars=since)
     state = replace(state, saved=event, saved_at=now, curves=marks, metrics=metrics, snapshots=None)
     text = _SAVED_WORDS.get(event.kind, "Saved")
     if event.name:
