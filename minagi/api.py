@@ -120,7 +120,8 @@ class Model:
 
     def snapshot(self, name: str = "") -> str:
         """Save the model as it is now; the snapshot's id. A named one stays until it is deleted."""
-        (saved,) = [event for event in self._trained().checkpoint(name) if isinstance(event, Saved)]
+        # The last of them: one that a step began is told first.
+        *_, saved = [event for event in self._trained().checkpoint(name) if isinstance(event, Saved)]
         return saved.snapshot
 
     def revert(self, to: str = "") -> str:

@@ -89,6 +89,14 @@ def test_it_goes_back_exactly() -> None:
         assert mark in {kept.id for kept in model.snapshots()}
 
 
+def test_a_snapshot_is_told_apart_from_one_that_training_began() -> None:
+    with opened() as model:
+        model.read(steps=2)
+        list(model._session.checkpoints.begin("auto"))
+        mark = model.snapshot("mine")
+        assert [kept.id for kept in model.snapshots() if kept.name == "mine"] == [mark]
+
+
 def test_writing_and_measuring_change_nothing_that_is_learnt() -> None:
     def losses(between: bool) -> list[float]:
         with minagi.open("w2", read="poems", save=False, seed=1, device="cpu") as model:

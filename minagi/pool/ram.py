@@ -42,7 +42,7 @@ class RamTier:
         return sum(
             array.nbytes
             for record in self._held.values()
-            for arrays in (record.weights, record.moments or {})
+            for arrays in (record.weights, record.moments or {}, record.average or {})
             for array in arrays.values()
         )
 

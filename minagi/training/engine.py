@@ -183,20 +183,24 @@ class Engine:
 
     @property
     def copied_bytes(self) -> int:
-        """What `state` copies at most, of trunk and card: fp32 weights, bf16 moments and averages."""
+        """What `state` copies at most, of trunk and card."""
         trunk = sum(p.numel() for p in self.net.parameters())
-        numbers = trunk + len(self.pool.resident()) * self.shape.expert_parameters
-        return numbers * (8 if self.averages is None else 10)
+        return (trunk + len(self.pool.resident()) * self.shape.expert_parameters) * self._bytes_each
 
     @property
     def model_bytes(self) -> int:
         """What the model's own files take, snapshots of earlier states aside."""
-        return self.parameters * 8
+        return self.parameters * self._bytes_each
 
     @property
     def expert_bytes(self) -> int:
-        """What one more expert takes on disk: fp32 weights, two bf16 moments."""
-        return self.shape.expert_parameters * 8
+        """What one more expert takes on disk."""
+        return self.shape.expert_parameters * self._bytes_each
+
+    @property
+    def _bytes_each(self) -> int:
+        """Of a number in a checkpoint: fp32 itself, its moments in bf16, and its average if there is one."""
+        return 8 if self.averages is None else 10
 
 
 def shape_of(cfg: Mapping[str, Any]) -> Shape:

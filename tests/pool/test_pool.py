@@ -172,6 +172,17 @@ def test_a_checkpoint_rounds_averages_wherever_an_expert_sits() -> None:
             np.testing.assert_array_equal(found[name], array)
 
 
+def test_ram_counts_averages_among_its_bytes() -> None:
+    pool, _ = pool_of(experts=3, slots=1, averaged=True)
+    step(pool, 0)
+    admit(pool, 1)  # 0 leaves the card
+    held = pool.ram.weights(0)
+    assert held.average is not None and held.moments is not None
+    arrays = [*held.weights.values(), *held.moments.values(), *held.average.values()]
+    one = sum(array.nbytes for array in pool.ram.weights(1).weights.values())
+    assert pool.ram.bytes == sum(array.nbytes for array in arrays) + one
+
+
 def test_only_what_changed_is_saved() -> None:
     pool, disk = pool_of(slots=2, ram=1)
     for expert in (0, 1, 2):

@@ -157,6 +157,19 @@ def test_counting(home: Home, store: Store) -> None:
     trunk = sum(p.numel() for p in engine.net.parameters())
     assert engine.parameters == trunk + 7 * 3 * 8 * 16
     assert engine.expert_bytes == 3 * 8 * 16 * 8
+    assert engine.model_bytes == engine.parameters * 8
+
+
+def test_averages_count_among_the_bytes_that_growth_may_take(home: Home) -> None:
+    session = home.open({"training.average_chars": 200})
+    drive(session, 4)
+    list(session.checkpoint())
+    engine = session.engine
+    uid = engine.pool.resident()[0]  # a newborn that no step changed has no average yet
+    session.close()
+    assert engine.model_bytes == engine.parameters * 10
+    with np.load(home.weights / "experts" / f"e{uid:05d}.npz") as arrays:
+        assert engine.expert_bytes == sum(array.nbytes for array in arrays.values())
 
 
 def test_depth_that_fits_is_taken_as_it_is() -> None:
