@@ -26,23 +26,23 @@ def train(recipe: Recipe, window: int, steps: int, halting: str = "full") -> dic
     """Median characters a second over `steps` steps of one window, after three that are not counted.
 
     `halting` "half" sets the halting head so that half of the characters stop by the middle row, where
-    "full" runs the shape's rows for every one of them.
+    "full" runs the shape's rows for every one of them. The weights stay, and it is one random window that is
+    read every time: a halting head that halves one text does not halve another.
     """
     changes: dict[str, object] = {"training.average_chars": 0}  # rows are counted on the weights trained
     if halting == "half":
         changes["model.min_steps"] = 1
     found: dict[str, Any] = {"shape": recipe.shape, "window": window, "halting": halting}
-    rng = np.random.default_rng(0)
+    ids = random_text(np.random.default_rng(0), window + 1)
     with recipe.made(changes) as engine, products_beside(found):
         if halting == "half":
-            halt_half(engine, window, rng)
+            halt_half(engine, ids[:-1])
         seconds = []
         for _ in range(WARM_STEPS + steps):
-            ids = random_text(rng, window + 1)
             began = time.perf_counter()
             step(engine, ids, rate=0.0)  # a halting head stays as it was set
             seconds.append(time.perf_counter() - began)
-        taken = rows_taken(engine, random_text(rng, window)).float()
+        taken = rows_taken(engine, ids[:-1]).float()
         middle = (engine.shape.max_steps + 1) // 2
         found |= {
             "characters_per_second": round(window / statistics.median(seconds[WARM_STEPS:]), 1),
@@ -71,32 +71,21 @@ def rows_taken(engine: Engine, ids: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def halt_half(engine: Engine, window: int, rng: np.random.Generator) -> None:
-    """Set the halting head so that half of the characters of random text halt in the first half of the rows.
+def halt_half(engine: Engine, ids: torch.Tensor) -> None:
+    """Set the halting head so that half of the characters of ids [T] halt in the first half of the rows.
 
-    Every kind of character is given a number; the head's weights are those that tell it best from the
-    readout in the middle row, scaled so that characters differ in when they halt, and the bias is found by
-    halving. So which text is read makes little difference.
+    Its weights point in a random direction, scaled so that characters differ; the bias is found by halving.
     """
     halt, middle = engine.net.halt, engine.shape.max_steps // 2
+    direction = torch.randn(halt.weight.shape, generator=torch.Generator().manual_seed(0))
+    direction = direction.to(halt.weight.device)
     halt.weight.zero_()
     halt.bias.fill_(-20.0)  # nobody halts while readouts are gathered
-    texts = [random_text(rng, window) for _ in range(1 + 4 * engine.shape.d_model // window)]
-    numbers = torch.from_numpy(rng.standard_normal(engine.shape.vocab_size)).float()
-    readouts = torch.cat([_readout(engine, ids, middle - 1) for ids in texts])
-    readouts = readouts - readouts.mean(0)
-    told = torch.linalg.lstsq(readouts, numbers[torch.cat(texts)][:, None]).solution
-    halt.weight.copy_(told.t() * (HALVED / (readouts @ told).std()))
+    forward = Forward(engine.pool, engine.net.new_text(1), engine.routing)
+    *_, last = engine.net.rows(ids.to(halt.weight.device), forward, Plan(engine.shape.max_steps))
+    halt.weight.copy_(direction * (HALVED / (last.yf.float() @ direction.t()).std()))
     low, high = -20.0, 20.0
     for _ in range(16):
         halt.bias.fill_((low + high) / 2)
-        early = sum(int((rows_taken(engine, ids) <= middle).sum()) for ids in texts[:4])
-        few = early < window * len(texts[:4]) / 2
+        few = float((rows_taken(engine, ids) <= middle).float().mean()) < 0.5
         low, high = (float(halt.bias), high) if few else (low, float(halt.bias))
-
-
-def _readout(engine: Engine, ids: torch.Tensor, row: int) -> torch.Tensor:
-    """Normed readouts [T, D] of a new text in this row, counted from 0; nobody may have halted before."""
-    forward = Forward(engine.pool, engine.net.new_text(1), engine.routing)
-    rows = engine.net.rows(ids.to(engine.net.tok_emb.weight.device), forward, Plan(engine.shape.max_steps))
-    return next(found.yf for found in rows if found.index == row).float().cpu()
