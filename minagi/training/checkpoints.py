@@ -102,7 +102,8 @@ class Checkpoints:
         yield from self.finish()
         copies = self._room()
         if copies is None:
-            yield from self._save_without_copy(kind)
+            yield from self._tell_no_room()
+            yield from self.attempt(kind)
             return
         begun = self._begun()
         with self.guarded():
@@ -144,18 +145,21 @@ class Checkpoints:
             self._copies = Copies(needed)
         return self._copies.reused()
 
-    def _save_without_copy(self, kind: str) -> Iterator[Message]:
+    def attempt(self, kind: str) -> Iterator[Message]:
+        """`save` that nobody asked for: where it fails the run goes on, and it is tried again later."""
+        yield protocol.Phase(phase="saving")
+        try:
+            yield from self.save(kind)
+        except WeightsError as error:
+            yield self._not_saved(error)
+
+    def _tell_no_room(self) -> Iterator[Message]:
         if not self._said_no_room:
             self._said_no_room = True
             text = (
                 "Too little memory is free to save while training goes on, so training waits for each save."
             )
             yield _log("warning", text)
-        yield protocol.Phase(phase="saving")
-        try:
-            yield from self.save(kind)
-        except WeightsError as error:
-            yield self._not_saved(error)
 
     def _not_saved(self, error: WeightsError) -> Log:
         minutes = self._every / 60
@@ -257,10 +261,17 @@ class Checkpoints:
         if to in ("", "last"):
             return present
         if to == "best":
-            kept = self.engine.store.snapshots()
-            best = [info for info in kept if info.kind == "best" and info.held_out is not None]
-            return min(best, key=lambda info: info.held_out or 0.0).id if best else present
+            return self.best(self.progress.other_text_until) or present
         return self.engine.store.find(to).id
+
+    def best(self, after: int) -> str:
+        """The id of the snapshot with the lowest reading, of those past step `after`; "" if there is none."""
+        kept = [
+            info
+            for info in self.engine.store.snapshots()
+            if info.kind == "best" and info.held_out is not None and info.step > after
+        ]
+        return min(kept, key=lambda info: info.held_out or 0.0).id if kept else ""
 
     def snapshots(self) -> protocol.Snapshots:
         """Every kept checkpoint, newest first."""

@@ -78,6 +78,7 @@ class Progress:
         self.val: float | None = None  # last held-out reading
         self.evaluated_chars = 0
         self.evaluated_step = 0
+        self.other_text_until = -1  # step up to which other text was measured: a lower reading means nothing
         self.grown_chars = 0  # when growth was last decided
         self.session_chars = 0
         self.saved_chars = 0
@@ -142,6 +143,7 @@ class Progress:
 
     def forget_readings(self) -> None:
         """Other text is measured from now on."""
+        self.other_text_until = self.step
         for subject in self.subjects.values():
             subject.before = None
 
@@ -151,6 +153,7 @@ class Progress:
             "loss": self.loss.value,
             "evaluated_chars": self.evaluated_chars,
             "evaluated_step": self.evaluated_step,
+            "other_text_until": self.other_text_until,
             "grown_chars": self.grown_chars,
             "subjects": {name: subject.chars for name, subject in self.subjects.items() if subject.chars},
         }
@@ -164,6 +167,8 @@ class Progress:
         self.loss = Smooth(value=number(state.get("loss")))
         self.evaluated_chars = min(count(state.get("evaluated_chars")), self.chars)
         self.evaluated_step = min(count(state.get("evaluated_step")), self.step)
+        other_text_until = number(state.get("other_text_until"))
+        self.other_text_until = -1 if other_text_until is None else min(int(other_text_until), self.step)
         self.grown_chars = min(count(state.get("grown_chars")), self.chars)
         read = state.get("subjects")
         read = read if isinstance(read, dict) else {}

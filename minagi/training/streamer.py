@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 from minagi import protocol
 from minagi.config import Settings
-from minagi.errors import MinagiError, UsageError, WeightsError
+from minagi.errors import MinagiError, UsageError
 from minagi.finite import number
 from minagi.protocol import Log, Message
 from minagi.text.mix import Mix, MixReader
@@ -28,6 +27,7 @@ from minagi.training.guard import Guard, Rescue
 from minagi.training.ours import OURS, ours_of
 from minagi.training.packed_reading import PackedReading
 from minagi.training.progress import Progress, count
+from minagi.training.run import Run
 from minagi.training.schedule import Schedule
 from minagi.training.selection import Selection
 from minagi.training.start import Start
@@ -35,10 +35,9 @@ from minagi.training.stream_history import StreamHistory
 from minagi.training.stream_request import STREAM, StreamRequest
 
 READING_SECONDS = 0.2  # a slice of a held-out reading
-FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
 
-class Streamer:
+class Streamer(Run):
     """Reads a mix of corpora with an engine, by a schedule. See `minagi.worker.loop.RunLike`."""
 
     dry_run = False
@@ -82,7 +81,6 @@ class Streamer:
         self.done = 0  # steps of the stream
         self._measured_at = 0  # of those, when held-out was read last
         self._last: protocol.HeldOut | None = None  # reading
-        self._figures_at = -math.inf
         if not start.fresh:
             self._restore(engine.store.manifest)
         if request.restart:
@@ -92,25 +90,8 @@ class Streamer:
     # --------------------------------------------------------------------------------- figures
 
     @property
-    def guarded(self) -> Callable[[], AbstractContextManager[None]]:
-        """What a save or a revert is wrapped in, so that no signal breaks into it."""
-        return self.checkpoints.guarded
-
-    @guarded.setter
-    def guarded(self, guard: Callable[[], AbstractContextManager[None]]) -> None:
-        self.checkpoints.guarded = guard
-
-    @property
-    def steps(self) -> int:
-        return self.progress.step
-
-    @property
-    def chars(self) -> int:
-        return self.progress.chars
-
-    @property
-    def unsaved_chars(self) -> int:
-        return self.progress.unsaved_chars
+    def admitted(self) -> list[int]:
+        return self.stepper.admitted
 
     @property
     def concluded(self) -> bool:
@@ -131,18 +112,13 @@ class Streamer:
 
     def _manifest(self) -> dict[str, Any]:
         """The manifest keys that are a run's. What a trainer kept among our own stays, but for its window."""
-        progress = self.progress
         ours = {key: value for key, value in ours_of(self.engine.store.manifest).items() if key != "window"}
         return {
-            "step": progress.step,
-            "val": progress.val,
-            "read_chars": progress.chars,
-            "read_nats": progress.nats,
-            "context_now": self.context,
+            **self.counters(self.context),
             OURS: {
                 **ours,
                 "profile": self.start.profile,
-                "progress": progress.state_dict(),
+                "progress": self.progress.state_dict(),
                 STREAM: {
                     "done": self.done,
                     "measured_at": self._measured_at,
@@ -188,7 +164,7 @@ class Streamer:
             yield from self.checkpoints.save("auto")
         if not self.concluded:
             yield from self.history.tell("start", **self._beginning())
-        yield from self._figures()
+        yield from self.figures()
 
     def _beginning(self) -> dict[str, Any]:
         """What a row of kind `start` says."""
@@ -243,8 +219,7 @@ class Streamer:
             yield self._window_event()
         if self.done % self.request.log_every == 0:
             yield from self.history.tell_steps(metrics, self.engine.pool.experts)
-        if self._clock() - self._figures_at >= FIGURES_EVERY:
-            yield from self._figures()
+        yield from self.figures_due()
         if self.checkpoints.due() and not self._reading_due():
             yield from self._save("auto")
 
@@ -307,14 +282,9 @@ class Streamer:
         yield from self.checkpoints.save(kind, name)
 
     def _save(self, kind: str) -> Iterator[Message]:
-        """A checkpoint nobody waits for: where it fails, the stream goes on and it is tried again later."""
-        yield protocol.Phase(phase="saving")
-        try:
-            yield from self.checkpoint(kind=kind)
-        except WeightsError as error:
-            minutes = self.settings.training.save_every
-            text = f"Not saved: {error} The stream goes on; the next try is in {minutes:g} minutes."
-            yield _log("checkpoint", text, "error")
+        """A checkpoint nobody waits for. A step that is only half read is given up."""
+        self.stepper.leave()
+        yield from self.checkpoints.attempt(kind)
 
     def _rescue(self, rescue: Rescue) -> Iterator[Message]:
         yield _log("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
@@ -342,13 +312,7 @@ class Streamer:
 
     def _best(self) -> str:
         """The snapshot with the lowest reading of this stream; "" (the last checkpoint) if none is kept."""
-        begun = self.steps - self.done
-        kept = [
-            info
-            for info in self.engine.store.snapshots()
-            if info.kind == "best" and info.held_out is not None and info.step >= begun
-        ]
-        return min(kept, key=lambda info: info.held_out or 0.0).id if kept else ""
+        return self.checkpoints.best(self.steps - self.done - 1)
 
     def close(self) -> None:
         """Give files and the weights directory back."""
@@ -375,12 +339,6 @@ class Streamer:
         return protocol.Window(
             step=self.steps, chars=self.chars, context=self.context, ceiling=self.schedule.ceiling
         )
-
-    def _figures(self) -> Iterator[Message]:
-        self._figures_at = self._clock()
-        yield report.pool(self.engine, self.selection, self.progress, self.stepper.admitted)
-        yield report.memory(self.engine, self.checkpoints.disk_bytes)
-        yield report.subjects(self.progress)
 
 
 def _part(state: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 from minagi import protocol
-from minagi.config import LoadedSettings
+from minagi.config import LoadedSettings, Model
 from minagi.errors import MinagiError, UsageError
 from minagi.finite import number
 from minagi.model.loss import Loss
@@ -33,6 +32,7 @@ from minagi.training.ours import OURS, ours_of, texts
 from minagi.training.probe import probe
 from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
+from minagi.training.run import Run
 from minagi.training.samples import Sampling, heading
 from minagi.training.selection import Selection
 from minagi.training.signal import GradSignal
@@ -42,10 +42,9 @@ from minagi.training.window import WindowGrowth
 
 BEST_SECONDS = 60.0  # a best reading is worth a checkpoint of its own this long after the last one
 SLICE_SECONDS = 0.1  # of a held-out reading, or of writing samples
-FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
 
-class Trainer:
+class Trainer(Run):
     """Reads a corpus with an engine. See `minagi.worker.parties.TrainerLike` for how it is driven.
 
     Without a watcher the corpus stays what it is, whatever becomes of its files.
@@ -70,15 +69,7 @@ class Trainer:
         self.dry_run = start.dry_run
         self.progress = Progress()
         self.rate = RateControl()
-        model = settings.model
-        self.window = WindowGrowth(
-            start=model.context_start,
-            end=model.context_end,
-            step=model.context_step,
-            grow_every_chars=model.context_grow_every_chars,
-            every_chars=model.context_every_chars,
-            gain_min=model.context_gain_min,
-        )
+        self.window = _window_of(settings.model)
         self.guard = Guard(start.revert_factor, start.max_reverts)
         self.stepper = Stepper(engine, settings.training, start)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
@@ -100,7 +91,6 @@ class Trainer:
             chunk=lambda: min(settings.training.chunk, self.window.context),
         )
         self.chat = Chat(engine, settings.decoding, records)
-        self._figures_at = -math.inf
         self._pulse = protocol.Metrics()
         self._measuring = Measuring(
             engine, settings, self.progress, self.rate, self.guard, start.elsewhere, clock
@@ -114,43 +104,21 @@ class Trainer:
     # --------------------------------------------------------------------------------- figures
 
     @property
-    def guarded(self) -> Callable[[], AbstractContextManager[None]]:
-        """What a save or a revert is wrapped in, so that no signal breaks into it. Set by the worker."""
-        return self.checkpoints.guarded
-
-    @guarded.setter
-    def guarded(self, guard: Callable[[], AbstractContextManager[None]]) -> None:
-        self.checkpoints.guarded = guard
-
-    @property
-    def steps(self) -> int:
-        return self.progress.step
-
-    @property
-    def chars(self) -> int:
-        return self.progress.chars
+    def admitted(self) -> list[int]:
+        return self.stepper.admitted
 
     @property
     def phase(self) -> str:
         """What the coming step is: training, or a slice of a held-out reading or of writing samples."""
         return "evaluating" if self._measuring.open else "sampling" if self.sampling.open else "running"
 
-    @property
-    def unsaved_chars(self) -> int:
-        return self.progress.unsaved_chars
-
     def _manifest(self) -> dict[str, Any]:
         """The manifest keys that are the trainer's."""
-        progress = self.progress
         return {
-            "step": progress.step,
-            "val": progress.val,
-            "read_chars": progress.chars,
-            "read_nats": progress.nats,
-            "context_now": self.window.context,
+            **self.counters(self.window.context),
             OURS: {
                 "profile": self.start.profile,
-                "progress": progress.state_dict(),
+                "progress": self.progress.state_dict(),
                 "rate": self.rate.state_dict(),
                 "window": self.window.state_dict(),
                 "reader": self.reader.state(),
@@ -195,7 +163,7 @@ class Trainer:
             yield _log("run", sentence)
         yield report.window(self.progress, self.window)
         yield self.selection.waiting(self.progress)
-        yield from self._figures()
+        yield from self.figures()
         yield from self.chat.greet()
         if not self.start.fresh:
             yield from self.checkpoints.resumed()
@@ -230,8 +198,7 @@ class Trainer:
             text.subject, text.new_chars, float(made.loss.ce), self._clock() - began, made.loads, made.dropped
         )
         yield self._metrics(text, made.loss, made.norm, lr)
-        if self._clock() - self._figures_at >= FIGURES_EVERY:
-            yield from self._figures()
+        yield from self.figures_due()
         yield from self._after(made.loss)
 
     def _after(self, loss: Loss) -> Iterator[Message]:
@@ -256,7 +223,7 @@ class Trainer:
         event = self.selection.decide(self.progress, self.progress.gap)
         yield event
         yield _log("pool", event.sentence)
-        yield from self._figures()
+        yield from self.figures()
         if (event.born or event.pruned) and self.start.pool_checkpoint:
             yield from self.checkpoints.begin("auto")
 
@@ -297,7 +264,7 @@ class Trainer:
         yield from self.checkpoints.revert(to, reason, lambda manifest: self._restore(manifest, False))
         yield report.window(self.progress, self.window)
         yield self.selection.waiting(self.progress)
-        yield from self._figures()
+        yield from self.figures()
 
     # -------------------------------------------------------------------------------- measuring
 
@@ -389,11 +356,16 @@ class Trainer:
         window = report.window(self.progress, self.window)
         return heading(where, self._pulse, window, clip, self._measuring.last, self._measuring.move)
 
-    def _figures(self) -> Iterator[Message]:
-        self._figures_at = self._clock()
-        yield report.pool(self.engine, self.selection, self.progress, self.stepper.admitted)
-        yield report.memory(self.engine, self.checkpoints.disk_bytes)
-        yield report.subjects(self.progress)
+
+def _window_of(model: Model) -> WindowGrowth:
+    return WindowGrowth(
+        start=model.context_start,
+        end=model.context_end,
+        step=model.context_step,
+        grow_every_chars=model.context_grow_every_chars,
+        every_chars=model.context_every_chars,
+        gain_min=model.context_gain_min,
+    )
 
 
 def _log(topic: str, text: str, level: str = "info") -> Log:

@@ -205,10 +205,31 @@ def test_the_best_is_the_one_that_measured_least(home: Home, sessions: list[Sess
     drive(session, 4)
     session.progress.val = 1e3  # a later, worse reading, though somebody calls it the best
     list(session.checkpoint(kind="best"))
-    (auto,) = of(protocol.Saved, session.checkpoint())
-    assert auto.kind == "auto"
+    (asked,) = of(protocol.Saved, session.checkpoint())
+    assert asked.kind == "asked"
     (reverted,) = of(protocol.Reverted, session.revert("best"))
     assert reverted.snapshot == best.snapshot
+
+
+def test_the_best_of_other_text_is_no_way_back(home: Home, sessions: list[Session]) -> None:
+    session = home.open()
+    drive(session, 4)
+    session.progress.val = 0.1  # of easier text
+    list(session.checkpoint(kind="best"))
+    session.close()
+    shutil.rmtree(home.text / "logbook")
+    session = home.open()
+    sessions.append(session)
+    drive(session, 2)
+    list(session.checkpoint())
+    (reverted,) = of(protocol.Reverted, session.revert("best"))
+    assert reverted.step == 6, "none of this text is kept: the last checkpoint"
+    session.progress.val = 0.2
+    list(session.checkpoint(kind="best"))
+    drive(session, 2)
+    list(session.checkpoint())
+    (reverted,) = of(protocol.Reverted, session.revert("best"))
+    assert (reverted.step, reverted.held_out) == (6, 0.2)
 
 
 def test_without_a_best_one_the_last_checkpoint_serves(home: Home, sessions: list[Session]) -> None:
