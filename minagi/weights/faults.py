@@ -26,6 +26,13 @@ class FileFault(WeightsError):
         return FileFault(path, self.fault, remedy)
 
 
+class Unreadable(FileFault):
+    """The system would not read a file."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(path, f"cannot be read: {(error.strerror or '').lower()}")
+
+
 class Missing(FileFault):
     """A file that should be there is not."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minagi.weights.faults import LINK, FileFault, Missing
+from minagi.weights.faults import LINK, FileFault, Missing, Unreadable
 
 OPERATIONS = (
     "create", "write", "fsync", "fsync_folder", "rename", "link", "unlink", "mkdir", "rmdir", "truncate",
@@ -193,7 +193,7 @@ def read_small(path: Path, limit: int) -> bytes:
         with os.fdopen(os.dup(fd), "rb") as file:
             return file.read(limit)
     except OSError as error:
-        raise FileFault(path, f"cannot be read: {(error.strerror or '').lower()}") from None
+        raise Unreadable(path, error) from None
     finally:
         os.close(fd)
 
@@ -223,6 +223,11 @@ def identity(path: Path) -> tuple[int, int, int, int] | None:
         status = path.lstat()
     except OSError:
         return None
+    return identity_of(status)
+
+
+def identity_of(status: os.stat_result) -> tuple[int, int, int, int]:
+    """The same of a file whose status is known."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -243,7 +248,7 @@ def fingerprint(path: Path) -> tuple[int, int]:
             start += len(piece)
         return size, checksum
     except OSError as error:
-        raise FileFault(path, f"cannot be read: {(error.strerror or '').lower()}") from None
+        raise Unreadable(path, error) from None
     finally:
         os.close(fd)
 

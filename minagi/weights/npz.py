@@ -22,7 +22,7 @@ from types import TracebackType
 import numpy as np
 
 from minagi.weights import files
-from minagi.weights.faults import FileFault
+from minagi.weights.faults import FileFault, Unreadable
 
 ZIP64_FROM = 0xFFFFFFFF  # sizes and offsets from here on need the 64-bit records
 _COUNT_MAX = 0xFFFF
@@ -71,7 +71,7 @@ class Npz:
         self._fd = files.open_regular(path)
         try:
             status = os.fstat(self._fd)
-            self.identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            self.identity = files.identity_of(status)
             self._size = status.st_size
             self._entries = self._directory()
         except BaseException:
@@ -165,7 +165,7 @@ class Npz:
         try:
             whole = files.read_into(self._fd, array, member.offset)
         except OSError as error:
-            raise FileFault(self.path, f"cannot be read: {(error.strerror or '').lower()}") from None
+            raise Unreadable(self.path, error) from None
         if not whole:
             raise FileFault(self.path, f"is cut short inside {member.name!r}")
         if check and zlib.crc32(_raw(array), zlib.crc32(member.header)) != member.crc:
@@ -176,7 +176,7 @@ class Npz:
         try:
             data = os.pread(self._fd, count, offset) if 0 <= offset < self._size else b""
         except OSError as error:
-            raise FileFault(self.path, f"cannot be read: {(error.strerror or '').lower()}") from None
+            raise Unreadable(self.path, error) from None
         if len(data) < count:
             raise FileFault(self.path, f"is cut short or damaged around {name!r}")
         return data

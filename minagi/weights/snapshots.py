@@ -228,9 +228,7 @@ def pin(folder: Path) -> int | None:
         fd = files.open_regular(path)
     except WeightsError:
         return None
-    status = os.fstat(fd)
-    mine = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-    if _flock(fd, fcntl.LOCK_SH) and files.identity(path) == mine:
+    if _flock(fd, fcntl.LOCK_SH) and files.identity(path) == files.identity_of(os.fstat(fd)):
         return fd
     os.close(fd)
     return None

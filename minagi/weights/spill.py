@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from minagi.weights import files
-from minagi.weights.faults import FileFault
+from minagi.weights.faults import FileFault, Unreadable
 from minagi.weights.tensors import Arrays, ExpertRecord, as_written
 
 _REMEDY = "Revert to the last checkpoint."
@@ -140,7 +140,7 @@ def _read(entry: Spilled, fd: int, moments: bool) -> ExpertRecord:
                     raise FileFault(entry.path, "was cut short by another program", _REMEDY)
                 at += array.nbytes
     except OSError as error:
-        raise FileFault(entry.path, f"cannot be read: {(error.strerror or '').lower()}") from None
+        raise Unreadable(entry.path, error) from None
     finally:
         os.close(fd)
     weights, average, state = parts

@@ -17,7 +17,7 @@ import numpy as np
 
 from minagi.errors import WeightsError
 from minagi.weights import files, layout
-from minagi.weights.faults import FileFault
+from minagi.weights.faults import FileFault, Unreadable
 from minagi.weights.moments import all_finite, from_bf16, round_moments, to_bf16
 from minagi.weights.npz import Member, Npz, parse_header, write_npz
 
@@ -48,7 +48,7 @@ def survey(path: Path, name: str, shape: Mapping[str, Any]) -> tuple[int, int, i
             status = os.fstat(fd)
             if path.suffix == ".npy":
                 _flat_header(path, fd, layout.numbers(layout.expert_shapes(shape)))
-            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            return files.identity_of(status)
         finally:
             os.close(fd)
     if name == layout.OPTIM:
@@ -150,7 +150,7 @@ def read_flat_expert(path: Path, uid: int, shape: Mapping[str, Any]) -> ExpertRe
         if not files.read_into(fd, flat, start):
             raise FileFault(path, "is cut short")
     except OSError as error:
-        raise FileFault(path, f"cannot be read: {(error.strerror or '').lower()}") from None
+        raise Unreadable(path, error) from None
     finally:
         os.close(fd)
     weights = {}

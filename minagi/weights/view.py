@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from minagi.errors import WeightsError
 from minagi.weights import commit, files, layout, snapshots, tensors
-from minagi.weights.faults import LINK, FileFault, Missing
+from minagi.weights.faults import LINK, FileFault, Missing, Unreadable
 from minagi.weights.layout import Model, Places
 from minagi.weights.npz import check_npz
 
@@ -189,7 +189,7 @@ def _names(folder: Path) -> list[str]:
     except NotADirectoryError:
         raise FileFault(folder, "is a file, and a directory was expected", "Name a directory.") from None
     except OSError as error:
-        raise FileFault(folder, f"cannot be read: {(error.strerror or '').lower()}", "") from None
+        raise Unreadable(folder, error) from None
 
 
 def _is_folder(path: Path) -> bool:
