@@ -236,14 +236,22 @@ def up_to(most: int) -> Callable[[str], int]:
     return limited
 
 
-def positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < 1e12:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number above 0")
-    return number
+def real(allowed: Callable[[float], bool], told: str) -> Callable[[str], float]:
+    """The type of a flag that takes a number which is `allowed`; `told` says which those are."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not allowed(number):
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number {told}")
+        return number
+
+    return read
+
+
+positive = real(lambda number: 0 < number < 1e12, "above 0")
 
 
 # -------------------------------------------------------------------------------------- reading flags

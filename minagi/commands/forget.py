@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -17,12 +16,13 @@ from minagi.commands.reading import model_of
 from minagi.errors import EXIT_INTERRUPTED, EXIT_OK, UsageError
 from minagi.experiments.forgetting import CHANCE, CHARS, Change, ForgetRequest, Point, cost, report
 from minagi.hardware import prepare_environment
-from minagi.options import Parser, add_machine, add_settings, count, natural, path
+from minagi.options import Parser, add_machine, add_settings, count, natural, path, real
 from minagi.protocol import Log, Message
 from minagi.text.collect import check_paths
 from minagi.worker.signals import Signals
 
 CHARS_MAX = 10**9
+_SHARE = real(lambda share: 0 < share < 1, "between 0 and 1")
 SETTINGS = (
     "pool", "growth", "prune", "hardware", "model.min_steps", "model.halt_prior", "model.halt_thresh",
     "model.ponder_beta", "model.bptt_window", "model.train_steps_mean", "model.context_end", "training.lr",
@@ -88,7 +88,7 @@ def parser() -> Parser:
     )  # fmt: skip
     how = made.add_mutually_exclusive_group()
     how.add_argument(
-        "--interleave", type=_share, default=0.0, metavar="SHARE",
+        "--interleave", type=_SHARE, default=0.0, metavar="SHARE",
         help="read the known subjects in this share of all reading, as in 0.5 (default: the new one alone)",
     )  # fmt: skip
     how.add_argument(
@@ -158,16 +158,6 @@ def _points(text: str) -> tuple[int, ...]:
     if text.count(",") >= 1000:
         raise argparse.ArgumentTypeError("at most 1,000 points are scored")
     return tuple(natural(part.strip()) for part in text.split(","))
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number between 0 and 1")
-    return share
 
 
 def _open_study(threads: int | None) -> Callable[[ForgetRequest], StudyLike]:

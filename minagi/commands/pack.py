@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Generator, Sequence
 
@@ -11,13 +10,14 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from minagi.commands.output import put_json, say
 from minagi.errors import EXIT_OK
-from minagi.options import Parser, path
+from minagi.options import Parser, path, real
 from minagi.text import held_out
 from minagi.text.collect import check_paths, collect
 from minagi.text.corpus import Corpus, shown_path
 from minagi.text.packing import Packing, check_out, pack
 from minagi.worker.signals import Signals
 
+_SHARE = real(lambda share: 0 < share <= held_out.SHARE_MAX, f"above 0, at most {held_out.SHARE_MAX:g}")
 ANY_SIZE = 2**63  # a file is never held, so none is too large
 EXAMPLE = """examples:
   minagi pack ~/notes ~/books --out corpora/mine
@@ -39,7 +39,7 @@ def parser() -> Parser:
     made.add_argument("paths", nargs="+", type=path, metavar="PATH", help="files and folders to pack")
     made.add_argument("--out", type=path, required=True, metavar="DIR", help="the folder to make")
     made.add_argument(
-        "--held-out", type=_share, default=held_out.SHARE, metavar="SHARE",
+        "--held-out", type=_SHARE, default=held_out.SHARE, metavar="SHARE",
         help=f"share of every subject kept for measuring (default: {held_out.SHARE:g})",
     )  # fmt: skip
     made.add_argument("--follow-symlinks", action="store_true", help="pack what symbolic links point to")
@@ -110,15 +110,3 @@ def _tell(corpus: Corpus, packed: Packing, out: str) -> None:
         f"{out} holds {packed.train_chars:,} characters to read and {packed.held_out_chars:,} held out, "
         f"of {files}. Read it with: minagi stream --mix {out} --out DIR"
     )
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= held_out.SHARE_MAX:
-        raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not a number above 0, at most {held_out.SHARE_MAX:g}"
-        )
-    return share

@@ -22,6 +22,7 @@ from minagi.options import (
     count,
     loaded_settings,
     natural,
+    real,
 )
 from minagi.protocol import Goodbye, Message, Phase
 from minagi.text.mix import Mix, Source
@@ -59,6 +60,7 @@ exit status:
   0 every step was made, now or before      1 it could not go on: diverged, or a corpus was damaged
   2 a flag, a setting or a corpus is wrong  3 a file of the weights is damaged or not ours
   4 another program is writing OUT          130 stopped by a signal, saved"""
+_SHARE = real(lambda share: 0 <= share < 1, "from 0 to less than 1")
 # How the flags are spelled that other commands know by the name of their setting.
 SPELLINGS = {
     "data.weights": "--out",
@@ -116,7 +118,7 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--seed", type=natural, metavar="N", help="seed of everything random")
     group.add_argument(
-        "--replay", type=_share, default=0.0, metavar="SHARE",
+        "--replay", type=_SHARE, default=0.0, metavar="SHARE",
         help="share of windows that reopen a place read before, of 512 remembered (default: 0)",
     )  # fmt: skip
     group.add_argument(
@@ -223,16 +225,6 @@ def _weight(name: str, text: str) -> float:
             f"The weight of {name[:60]} in the mix is {text[:40]!r}. It must be a number above 0."
         )
     return weight
-
-
-def _share(text: str) -> float:
-    try:
-        share = float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 <= share < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number from 0 to less than 1")
-    return share
 
 
 # ------------------------------------------------------------------------------------------ the run
