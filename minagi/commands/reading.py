@@ -1,4 +1,4 @@
-"""Opening a model that is only read out, for `minagi write` and `minagi eval`."""
+"""Opening the model of a directory for commands that only read it out: `write`, `eval`, `probe`."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from minagi.pool.slots import ExpertSlots
 LARGE = 1 << 20  # numbers from which a matrix is left to torch
 Array = np.ndarray
 Product = Callable[[Array], Array]  # a vector through a matrix
+Expert = list[tuple[Product, Product]]  # a pair a level: into the hidden units (w1 over w3), and out of them
 
 
 def serves(net: Network, routing: Routing) -> bool:
@@ -63,12 +64,6 @@ class _Dense(_Attention):
         mlp = cast(SwiGLU, block.mlp)
         self.norm2 = _vector(block.ln2.weight)
         self.w1, self.w3, self.w2 = (_product(linear, precision) for linear in (mlp.w1, mlp.w3, mlp.w2))
-
-
-class _Expert(NamedTuple):
-    """The products of one slot, a pair a level: into the hidden units (w1 over w3), and out of them."""
-
-    levels: list[tuple[Product, Product]]
 
 
 class SingleReader:
@@ -175,13 +170,13 @@ class SingleReader:
             out += (weight * self._gate[places[choice]]) * self._through(expert, f)
         return out
 
-    def _through(self, expert: _Expert, f: Array) -> Array:
+    def _through(self, expert: Expert, f: Array) -> Array:
         """f through one expert; deeper levels are residual on their input."""
         x, width = f, self._slots.width
-        for up, down in expert.levels:
+        for up, down in expert:
             both = up(x)
             y = down(_gated(both[:width], both[width:]))
-            x = x + y if len(expert.levels) > 1 else y
+            x = x + y if len(expert) > 1 else y
         return x
 
     def _ask(self, keyed: Array, forward: Forward, row: int) -> None:
@@ -233,15 +228,15 @@ class SingleReader:
         )
         self._gate = _vector(net.pool.gate)
         self._slots: ExpertSlots = self.card.slots
-        self._experts: dict[int, _Expert] = {}
+        self._experts: dict[int, Expert] = {}
 
-    def _expert(self, slot: int) -> _Expert:
+    def _expert(self, slot: int) -> Expert:
         """The products of a slot. Its memory is the slot's, whichever expert lies there."""
         if slot not in self._experts:
             levels = []
             for (up, down), views in zip(self._slots.in_use(), self._slots.views, strict=True):
                 levels.append((product(up[slot], views.up[slot]), product(down[slot], views.down[slot])))
-            self._experts[slot] = _Expert(levels)
+            self._experts[slot] = levels
         return self._experts[slot]
 
     def _reserve(self) -> None:

@@ -49,13 +49,8 @@ def _with_losses(curves: Curves, event: Metrics) -> Curves:
 def _with_gauges(gauges: Gauges, event: Metrics) -> Gauges:
     x = float(event.chars)
     rows = gauges.rows.add(x, event.rows) if event.rows is not None else gauges.rows
-    speed = gauges.speed
-    if event.chars_per_second is not None:
-        speed = speed.add(x, event.chars_per_second)
     context = gauges.context.add(x, float(event.context)) if event.context else gauges.context
-    return replace(
-        gauges, rows=rows, speed=speed, context=context, factor=gauges.factor.add(x, event.rate_factor)
-    )
+    return replace(gauges, rows=rows, context=context)
 
 
 def cut(curves: Curves, chars: float) -> Curves:
@@ -71,8 +66,7 @@ def cut(curves: Curves, chars: float) -> Curves:
 
 def cut_gauges(gauges: Gauges, chars: float) -> Gauges:
     """The same for the small curves over characters."""
-    names = ("context", "rows", "factor", "speed")
-    return replace(gauges, **{name: getattr(gauges, name).cut(chars) for name in names})
+    return replace(gauges, context=gauges.context.cut(chars), rows=gauges.rows.cut(chars))
 
 
 def marked(curves: Curves, mark: Mark) -> Curves:

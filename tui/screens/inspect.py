@@ -249,18 +249,7 @@ def _experts(sign: Sign, width: int) -> Content:
     told = [line((f"{uid}", "bold"), (f" {words.share(weight)}", MUTED)) for uid, weight in sign.experts]
     if not told:
         return line(("experts not told", MUTED))
-    return fitted(
-        [
-            (
-                -1,
-                line(
-                    "experts",
-                ),
-            ),
-            *enumerate(told),
-        ],
-        width,
-    )
+    return fitted([(-1, line("experts")), *enumerate(told)], width)
 
 
 def _choices(sign: Sign, following: str, width: int) -> Content:

@@ -19,7 +19,7 @@ from tui.client import Source
 from tui.deck import Desk, bindings
 from tui.keymap import TABLE, Key
 from tui.logbook import Logbook
-from tui.panes.base import Frame, View
+from tui.panes.base import Frame, Pane, View
 from tui.panes.chat import ChatPane
 from tui.panes.chat_input import ChatInput
 from tui.recording import Recording
@@ -195,7 +195,7 @@ class Core(App[None], inherit_bindings=False):
         return isinstance(self.focused, ChatInput)
 
     @property
-    def pane(self):
+    def pane(self) -> Pane | ChatPane:
         """The chosen pane."""
         return self._desk.deck.panes[self._desk.deck.chosen]
 

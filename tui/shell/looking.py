@@ -10,7 +10,7 @@ from tui.screens.help import HelpScreen
 from tui.screens.inspect import InspectScreen, ProbeField
 from tui.shell.core import Core
 
-PROBE_LIMIT = 16_384  # characters; the model reads at most its window
+PROBE_LIMIT = 16_384  # characters that are sent; how many of them are read is the worker's to say
 AXES = ("plain", "log", "log-log")
 
 
