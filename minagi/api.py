@@ -5,7 +5,6 @@ The same session, reader and directory that the commands use, behind one object.
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from minagi.hardware import prepare_environment
 from minagi.protocol import Message, Reverted, Saved
 from minagi.text.collect import check_paths
 from minagi.training.request import SessionRequest, Written
+from minagi.units import LN2
 
 if TYPE_CHECKING:
     from minagi.training.session import Reader, Session
@@ -91,8 +91,8 @@ class Model:
             session.steps - first_step,
             session.chars - first_char,
             time.monotonic() - began,
-            None if loss is None else loss / math.log(2),
-            None if held_out is None else held_out / math.log(2),
+            None if loss is None else loss / LN2,
+            None if held_out is None else held_out / LN2,
         )
 
     def events(

@@ -18,8 +18,14 @@ def finite(value: Any) -> Any:
     return value
 
 
-def number(value: Any) -> float | None:
-    """`value` if it is a finite number, as whatever a manifest holds may not be."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+def number(value: Any, most: float = 1e300) -> float | None:
+    """`value` if it is a number, at most so far from 0, as whatever a manifest holds may not be."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= most:
         return None  # also whole numbers that no float can hold
     return float(value)
+
+
+def count(value: Any, most: int = 2**62) -> int:
+    """`value` as a whole number from 0 to `most`; 0 for anything else."""
+    found = number(value, most)
+    return int(found) if found is not None and found >= 0 else 0

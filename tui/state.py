@@ -6,7 +6,6 @@ The LOCAL events at the end come from the app and its source, never over the wir
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -25,6 +24,7 @@ from minagi.protocol import (
     Saved,
     Window,
 )
+from minagi.units import LN2
 from tui.series import Series
 
 LOG_LIMIT = 1_000  # lines
@@ -38,7 +38,7 @@ PENDING_LIMIT = 64
 SUBJECT_LIMIT = 500
 SNAPSHOT_LIMIT = 500
 PARENTS_LIMIT = 512
-BITS = 1.0 / math.log(2.0)  # bits in a nat
+BITS = 1 / LN2  # in a nat
 
 QUIET_WORDS = {  # what is said while a command waits for its acknowledgement
     "pause": "pausing…",
@@ -75,7 +75,7 @@ class Mark(NamedTuple):
     """A tick on the loss chart."""
 
     x: float  # characters read
-    kind: str  # saved | reverted | born
+    kind: str  # saved | reverted | born | pruned
     label: str = ""
 
 
@@ -107,8 +107,6 @@ class Gauges:
     memory: Series = field(default_factory=Series)
     context: Series = field(default_factory=Series)
     rows: Series = field(default_factory=Series)
-    factor: Series = field(default_factory=Series)
-    speed: Series = field(default_factory=Series)
 
 
 class Expert(NamedTuple):
@@ -146,7 +144,7 @@ class Subject:
 
     name: str
     chars: int = 0  # in the corpus
-    read: int = 0  # this session
+    read: int = 0  # in the model's life
     train: float | None = None  # smoothed nats
     held: float | None = None
     stderr: float | None = None
@@ -244,7 +242,6 @@ class AppState:
 
     link: str = "starting"
     heard_at: float = 0.0  # when the worker last said anything
-    began_at: float = 0.0
     hello: Hello | None = None
     corpus: CorpusFound | None = None
     phase: Phase = field(default_factory=Phase)
@@ -288,10 +285,10 @@ class AppState:
 def initial(now: float, recent_span: float = 0.0) -> AppState:
     """The state before the worker's first word. `recent_span`: characters of the chart's recent view."""
     if not recent_span:
-        return AppState(heard_at=now, began_at=now)
+        return AppState(heard_at=now)
     recent = Series(span=recent_span)
     curves = Curves(recent_raw=recent, recent_smooth=recent, recent_held=recent)
-    return AppState(heard_at=now, began_at=now, curves=curves)
+    return AppState(heard_at=now, curves=curves)
 
 
 # ----------------------------------------------------------------------------------------- local events

@@ -22,9 +22,10 @@ from minagi.config import load_settings
 from minagi.errors import UsageError
 from minagi.protocol import Message, Metrics
 from minagi.text import alphabet
-from minagi.training.evaluate import LN2, Score
+from minagi.training.evaluate import Score
 from minagi.training.request import SessionRequest
 from minagi.training.session import Session, open_session
+from minagi.units import LN2
 
 TRAIN_SHARE = 0.9
 BYTES_MIN, BYTES_MAX = 10_000, 1 << 28

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from minagi.units import LN2
+
 ORDER_MAX = 7  # bytes in one 64-bit key, the byte predicted among them
-_NATS_TO_BITS = 1 / np.log(2)
 
 
 def bits_per_byte(train: bytes, test: bytes, order: int = 6) -> list[float]:
@@ -19,7 +20,7 @@ def bits_per_byte(train: bytes, test: bytes, order: int = 6) -> list[float]:
     Order n sees the n − 1 bytes before, those of `train`'s end included. Both texts need at least one byte.
     """
     chances = probabilities(train, test, order)
-    return [float(-np.log(p).mean() * _NATS_TO_BITS) for p in chances[1:]]
+    return [float(-np.log(p).mean() / LN2) for p in chances[1:]]
 
 
 def probabilities(train: bytes, test: bytes, order: int) -> list[np.ndarray]:

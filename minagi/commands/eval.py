@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ from minagi.commands.output import harmless, put, put_json
 from minagi.commands.reading import OpenReader, open_model
 from minagi.errors import EXIT_OK, UsageError
 from minagi.options import READING, Parser, add_machine, add_settings, path
+from minagi.units import LN2
 
 EXAMPLE = """example:
   minagi eval ~/notes/journal.txt --weights my/model --json
@@ -58,7 +58,5 @@ def _line(name: str, figures: Mapping[str, Any]) -> str:
     nats, stderr = figures.get("nats"), figures.get("stderr")
     if nats is None:
         return f"{name}: nothing to score"
-    error = "" if stderr is None else f" ± {stderr / math.log(2):.4f}"
-    return (
-        f"{name}: {nats / math.log(2):.4f}{error} bits a byte, {nats:.4f} nats, {figures.get('bytes')} bytes"
-    )
+    error = "" if stderr is None else f" ± {stderr / LN2:.4f}"
+    return f"{name}: {nats / LN2:.4f}{error} bits a byte, {nats:.4f} nats, {figures.get('bytes')} bytes"

@@ -8,9 +8,10 @@ from typing import Any
 
 from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import harmless, put, put_json
-from minagi.commands.snapshots import LN2, as_json, told
+from minagi.commands.snapshots import as_json, told
 from minagi.errors import EXIT_OK
 from minagi.options import Parser
+from minagi.units import LN2
 from minagi.weights import SnapshotInfo, Store, layout, snapshots
 
 EXAMPLE = """example:

@@ -15,8 +15,8 @@ from minagi import protocol
 from minagi.commands.output import aligned, harmless
 from minagi.protocol import Command, Message
 from minagi.training.request import Limits
+from minagi.units import LN2
 
-LN2 = math.log(2)
 PLAIN_SECONDS = 10.0  # between two lines of figures where there is no live line
 
 

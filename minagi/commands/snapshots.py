@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -13,9 +12,9 @@ from minagi.commands.output import harmless, put, put_json, say
 from minagi.errors import EXIT_OK
 from minagi.options import Parser
 from minagi.protocol import SNAPSHOT_KINDS
+from minagi.units import LN2
 from minagi.weights import SnapshotInfo, Store
 
-LN2 = math.log(2)
 EXAMPLE = """examples:
   minagi snapshots my/model
   minagi snapshots my/model --delete 12

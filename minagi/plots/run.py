@@ -6,17 +6,17 @@ alike: whatever figures a row has are taken, whatever makes no sense is passed o
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from minagi.finite import number
+from minagi.units import LN2
 
 POINTS_MAX = 4_096  # of a curve; one that is longer keeps the least and greatest of neighbours
 SUBJECTS_MAX = 200
 MODELS_MAX = 200  # in one file, the last ones written
 HUGE = 1e15  # no figure of a run is larger
-
-LN2 = math.log(2)
 
 
 class Curve:
@@ -127,8 +127,7 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Run]:
 
 def figure(value: Any) -> float | None:
     """`value` if it is a number that a run can have."""
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and -HUGE <= value <= HUGE
-    return float(value) if usable else None
+    return number(value, HUGE)
 
 
 def bits(nats: Any) -> float | None:

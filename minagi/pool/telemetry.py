@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from minagi.finite import count, number
+
 RECENT = 1 / 1000  # weight of one training forward in the running average of admissions
 COUNT_MAX = 10**12  # texts, steps or names; a manifest that states more is mistaken
 
@@ -56,8 +58,8 @@ class Telemetry:
         """A training forward chose these experts (places in pool order) so many times."""
         total = sum(requests.values())
         self.use *= 1 - RECENT
-        for place, count in requests.items():
-            self.use[place] += RECENT * count / total
+        for place, times in requests.items():
+            self.use[place] += RECENT * times / total
 
     def share(self) -> np.ndarray:
         """[E] share of recent admissions, sums to 1; uniform before anything was admitted."""
@@ -101,8 +103,8 @@ class Telemetry:
         saved = saved if isinstance(saved, dict) else {}
         telemetry = cls(len(uids))
         telemetry.uid = list(uids)
-        telemetry.next_uid = max([_count(saved.get("next_uid")), *(uid + 1 for uid in uids)])
-        telemetry.segments = _count(saved.get("segments"))
+        telemetry.next_uid = max([count(saved.get("next_uid"), COUNT_MAX), *(uid + 1 for uid in uids)])
+        telemetry.segments = count(saved.get("segments"), COUNT_MAX)
         for name in _FLOATS:
             figures = _figures(saved.get(name), len(uids))
             if figures is None or (name != "gate_seen" and (figures < 0).any()):
@@ -116,15 +118,10 @@ class Telemetry:
         return telemetry
 
 
-def _count(value: Any) -> int:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < COUNT_MAX
-    return int(value) if usable else 0
-
-
-def _figures(values: Any, count: int) -> np.ndarray | None:
-    """A list of `count` finite numbers as an array; None for anything else."""
-    if not isinstance(values, list) or len(values) != count:
+def _figures(values: Any, experts: int) -> np.ndarray | None:
+    """A list of as many numbers as there are experts, as an array; None for anything else."""
+    if not isinstance(values, list) or len(values) != experts:
         return None
-    if any(isinstance(v, bool) or not isinstance(v, (int, float)) or not abs(v) < COUNT_MAX for v in values):
+    if any(number(value, COUNT_MAX) is None for value in values):
         return None
     return np.asarray(values, dtype=np.float64)

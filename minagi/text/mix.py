@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minagi.errors import UsageError
+from minagi.finite import count
 from minagi.text.alphabet import Ids
 from minagi.text.corpus import Corpus, Subject, TextSpan, shown_path
 from minagi.text.packed import PackedCorpus, PackedText
@@ -144,11 +145,11 @@ class MixReader:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where `state` was taken. What is not there any more, or makes no sense, is left out."""
-        self._opened = _count(state.get("opened"))
+        self._opened = count(state.get("opened"))
         found = state.get("places")
         known = [self._known(item) for item in found[:REMEMBERED]] if isinstance(found, list) else []
         self._places = [place for place in known if place is not None]
-        self._met = max(_count(state.get("met")), len(self._places))
+        self._met = max(count(state.get("met")), len(self._places))
 
     def _known(self, item: Any) -> Place | None:
         if not isinstance(item, (list, tuple)) or len(item) != 2:
@@ -157,7 +158,3 @@ class MixReader:
         if not isinstance(source, str) or source not in self._sources or type(start) is not int:
             return None
         return Place(source, start) if 0 <= start < len(self._sources[source]) - 1 else None
-
-
-def _count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value < 2**62 else 0

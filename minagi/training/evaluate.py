@@ -17,8 +17,6 @@ from minagi.pool import ExpertPool
 from minagi.text import alphabet
 from minagi.text.corpus import Corpus, TextGoneError, read_span
 
-LN2 = math.log(2)
-
 
 @dataclass
 class Score:

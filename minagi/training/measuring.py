@@ -12,10 +12,11 @@ from minagi.config import Settings
 from minagi.protocol import Log, Message
 from minagi.text.corpus import Corpus
 from minagi.training.engine import Engine
-from minagi.training.evaluate import LN2, Measured
+from minagi.training.evaluate import Measured
 from minagi.training.guard import Guard, Rescue
 from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
+from minagi.units import LN2
 
 FIRST_READING = 8_192  # characters of a newborn's life before it; then they double
 

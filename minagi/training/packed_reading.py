@@ -9,8 +9,9 @@ from collections.abc import Callable, Generator, Mapping
 
 from minagi import protocol
 from minagi.text.packed import PackedText
-from minagi.training.evaluate import LN2, Evaluator, Measured, Score
+from minagi.training.evaluate import Evaluator, Measured, Score
 from minagi.training.progress import Progress
+from minagi.units import LN2
 
 
 class PackedReading:

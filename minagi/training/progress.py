@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minagi.finite import number
+from minagi.finite import count, number
 
 SMOOTHING_CHARS = 20_000  # characters over which a shown loss is averaged
 SPEED_SECONDS = 3.0  # seconds of training over which a shown speed is averaged
@@ -179,8 +179,3 @@ class Progress:
 def _stderr(values: Sequence[float]) -> float:
     with np.errstate(invalid="ignore"):  # of a model that has diverged
         return float(np.std(values, ddof=1)) / math.sqrt(len(values))
-
-
-def count(value: Any) -> int:
-    found = number(value)
-    return int(found) if found is not None and 0 <= found < 2**62 else 0

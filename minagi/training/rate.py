@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, fields
 from statistics import median
 from typing import Any
 
+from minagi.finite import number
+
 WARMUP_STEPS = 100  # optimiser steps of a model's life
 FACTOR_MIN, FACTOR_MAX = 0.01, 1.0
 SLOW_DECAY, FAST_DECAY = 0.97, 0.85
@@ -363,8 +365,8 @@ def _why_held(verdict: float, resting: bool, factor: float) -> str:
 
 
 def _number(value: Any, default: float) -> float:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if plain and abs(value) < 1e15 else default
+    found = number(value, 1e15)
+    return default if found is None else found
 
 
 def _numbers(values: Any) -> list[float]:

@@ -15,11 +15,11 @@ from minagi.model.loss import Loss
 from minagi.text.corpus import Corpus, shown_path
 from minagi.text.watch import CorpusChange
 from minagi.training.engine import Engine
-from minagi.training.evaluate import LN2
 from minagi.training.progress import Progress
 from minagi.training.selection import Selection
 from minagi.training.start import Start
 from minagi.training.window import WindowGrowth, WindowMove
+from minagi.units import LN2
 
 _TIER_LETTERS = {"card": "R", "ram": "M", "disk": "D"}
 

@@ -19,9 +19,9 @@ from minagi.steering import harmless
 from minagi.text import alphabet
 from minagi.text.corpus import Corpus, Subject, TextGoneError, read_span
 from minagi.training.engine import Engine
-from minagi.training.evaluate import LN2
 from minagi.training.start import Start
 from minagi.training.writing import Writer
+from minagi.units import LN2
 
 FILE_MAX = 16 * 1024 * 1024  # bytes
 KEPT = 2  # such files, beside the one that is written

@@ -23,12 +23,13 @@ from minagi.text.watch import CorpusWatcher
 from minagi.training.chat_records import ChatRecords
 from minagi.training.elsewhere import NOTHING, elsewhere
 from minagi.training.engine import Engine, depth_warnings
-from minagi.training.evaluate import LN2, Score
+from minagi.training.evaluate import Score
 from minagi.training.ours import ours_of
 from minagi.training.request import Looked, SessionRequest, Written
 from minagi.training.start import Start
 from minagi.training.trainer import Trainer
 from minagi.training.writing import REPLY_ENDS, Writer
+from minagi.units import LN2
 from minagi.weights import Store
 from minagi.weights.layout import Places
 

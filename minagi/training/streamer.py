@@ -16,7 +16,7 @@ from typing import Any
 from minagi import protocol
 from minagi.config import Settings
 from minagi.errors import MinagiError, UsageError
-from minagi.finite import number
+from minagi.finite import count, number
 from minagi.protocol import Log, Message
 from minagi.text.mix import Mix, MixReader
 from minagi.training import report
@@ -26,7 +26,7 @@ from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
 from minagi.training.ours import OURS, ours_of
 from minagi.training.packed_reading import PackedReading
-from minagi.training.progress import Progress, count
+from minagi.training.progress import Progress
 from minagi.training.run import Run
 from minagi.training.schedule import Schedule
 from minagi.training.selection import Selection

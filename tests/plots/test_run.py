@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from plot_rows import HOSTILE, read_rows, stream_rows
 
 from minagi.plots import run as module
-from minagi.plots.run import LN2, Curve, Run, runs_of
+from minagi.plots.run import Curve, Run, runs_of
 from minagi.plots.scale import labels, marks, short
+from minagi.units import LN2
 
 
 def only(rows: list) -> Run:
