@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -55,34 +56,12 @@ def training_loss(
     `cached` reads them behind what the forward's text holds, and moves its position on: the gradient
     stays within these characters. Every part of one text takes the same `rows`, for a row sees only
     what earlier parts left in it.
-
-    A character's terms in rows after it halted have the values it halted with, so each distinct
-    readout is scored once and `where` [rows, T] says which one counts in which row.
     """
     plan = Plan(rows, bptt=net.depth.bptt_window, cached=cached)
-    readouts: list[Tensor] = []
-    halts: list[Tensor] = []
-    owners: list[Tensor] = []
-    where = torch.zeros(rows, ids.shape[0], dtype=torch.long, device=ids.device)
-    everyone = torch.arange(ids.shape[0], device=ids.device)
-    count = 0
-    for row in net.rows(ids, forward, plan):
-        scored = [(row.positions, row.yf, row.halt)]
-        if row.left is not None:
-            scored.append(row.left)
-        for positions, yf, halt in scored:
-            owner = everyone if positions is None else positions
-            where[row.index :, owner] = torch.arange(count, count + yf.shape[0], device=ids.device)
-            count += yf.shape[0]
-            readouts.append(yf)
-            halts.append(halt)
-            owners.append(owner)
-    if cached:
-        forward.text.position += ids.shape[0]
-    logits = net.logits(torch.cat(readouts))
-    ce = F.cross_entropy(logits, targets.index_select(0, torch.cat(owners)), reduction="none")
-    ce = ce.index_select(0, where.flatten()).view(where.shape)
-    p = _halting_distribution(net, plan, torch.cat(halts).index_select(0, where.flatten()).view(where.shape))
+    read = _readouts(net, ids, forward, plan)
+    ce = F.cross_entropy(net.logits(read.yf), targets.index_select(0, read.owner), reduction="none")
+    ce = read.by_row(ce)
+    p = _halting_distribution(net, plan, read.by_row(read.halt))
     nats = (p * ce).sum(0)
     prior = _prior(net.depth.halt_prior, rows, ids.device)[:, None]
     kl = (p * (p.clamp_min(KL_FLOOR).log() - prior.clamp_min(KL_FLOOR).log())).sum(0).mean()
@@ -103,6 +82,44 @@ def training_loss(
         balance.detach(),
         rows,
     )
+
+
+class _Readouts(NamedTuple):
+    """Every distinct readout of a forward, scored once.
+
+    A character's terms in rows after it halted have the values it halted with: `where` [rows, T] says which
+    of the R readouts counts in which row.
+    """
+
+    yf: Tensor  # [R, D]
+    halt: Tensor  # [R] λ
+    owner: Tensor  # [R] the character
+    where: Tensor
+
+    def by_row(self, values: Tensor) -> Tensor:
+        """values [R] -> [rows, T]."""
+        return values.index_select(0, self.where.flatten()).view(self.where.shape)
+
+
+def _readouts(net: Network, ids: Tensor, forward: Forward, plan: Plan) -> _Readouts:
+    """Run the rows over ids [T]; where they are cached, the text's position moves on."""
+    where = torch.zeros(plan.rows, ids.shape[0], dtype=torch.long, device=ids.device)
+    everyone = torch.arange(ids.shape[0], device=ids.device)
+    found: list[tuple[Tensor, Tensor, Tensor]] = []
+    count = 0
+    for row in net.rows(ids, forward, plan):
+        scored = [(row.positions, row.yf, row.halt)]
+        if row.left is not None:
+            scored.append(row.left)
+        for positions, yf, halt in scored:
+            owner = everyone if positions is None else positions
+            where[row.index :, owner] = torch.arange(count, count + yf.shape[0], device=ids.device)
+            count += yf.shape[0]
+            found.append((yf, halt, owner))
+    if plan.cached:
+        forward.text.position += ids.shape[0]
+    yf, halt, owner = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return _Readouts(yf, halt, owner, where)
 
 
 def _halting_distribution(net: Network, plan: Plan, halt: Tensor) -> Tensor:
