@@ -17,6 +17,7 @@ from minagi.protocol import Log, Message
 from minagi.training.engine import Engine
 from minagi.training.history import History
 from minagi.training.progress import Progress
+from minagi.training.request import NOTHING_SAVED
 from minagi.weights import SnapshotInfo
 
 COPY_SHARE = 0.5  # of the free memory: what the copy of a checkpoint may take
@@ -81,9 +82,7 @@ class Checkpoints:
     def save(self, kind: str, name: str = "") -> Iterator[Message]:
         """Write a checkpoint now, which training waits for. A dry run has nowhere to put one and says so."""
         if self.dry_run:
-            raise UsageError(
-                "This is a dry run: nothing is saved. Start one that saves to keep what it learns."
-            )
+            raise UsageError(NOTHING_SAVED)
         yield from self.finish()
         begun = self._begun()
         with self.guarded():

@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from minagi.config import LoadedSettings
 
+NOTHING_SAVED = "This is a dry run: nothing is saved. Start one that saves to keep what it learns."
+
 
 @dataclass(frozen=True)
 class Limits:

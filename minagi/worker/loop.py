@@ -28,7 +28,7 @@ from minagi.protocol import (
     ReplyStarted,
     Write,
 )
-from minagi.training.request import Limits
+from minagi.training.request import NOTHING_SAVED, Limits
 from minagi.worker.parties import ChannelLike, RunLike, TrainerLike
 from minagi.worker.signals import Signals
 
@@ -186,9 +186,7 @@ class _Run:
 
     def on_checkpoint(self, command: protocol.Checkpoint) -> str:
         if self.trainer.dry_run:
-            raise UsageError(
-                "This is a dry run: nothing is saved. Start one that saves to keep what it learns."
-            )
+            raise UsageError(NOTHING_SAVED)
         self.tell("saving")
         self.send_all(self.trainer.checkpoint(command.name))
         return "Saved."
