@@ -330,9 +330,12 @@ class Trainer(Run):
         yield from self.stepper.trace.finish()
 
     def close(self) -> None:
-        """Give the weights directory back."""
-        list(self.stepper.trace.finish())  # of a run that could not conclude
-        self.engine.store.close()
+        """Give the weights directory back, once a checkpoint that was begun is written and counted."""
+        try:  # what a run that could not conclude has left
+            list(self.stepper.trace.finish())
+            list(self.checkpoints.finish())
+        finally:
+            self.engine.store.close()
 
     # ------------------------------------------------------------------------------------ events
 

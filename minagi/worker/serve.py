@@ -54,6 +54,7 @@ def hold(
     """`serve` for any kind of run: `drive` takes it to its end."""
     trainer: R | None = None
     status = EXIT_OK
+    hurried = False
     try:
         with signals.breakable():
             trainer = open_run()
@@ -61,10 +62,12 @@ def hold(
         last: Message = drive(trainer)
         status = EXIT_INTERRUPTED if signals.received else EXIT_OK
     except Hurried:
+        hurried = True
+        _close(trainer)  # finishes a save that was begun: what that holds is not lost
         lost = trainer.unsaved_chars if trainer and not trainer.dry_run else 0
-        reason = (
-            f"stopped at once by a second signal; {lost} characters read since the last checkpoint are lost"
-        )
+        reason = "stopped at once by a second signal"
+        if lost:
+            reason += f"; {lost} characters read since the last checkpoint are lost"
         last = goodbye(trainer, reason, saved=lost == 0)
         status = EXIT_INTERRUPTED
     except MinagiError as error:
@@ -79,7 +82,8 @@ def hold(
         last = Failure(text=text, saved=saved, exit_status=EXIT_FAILED)
         status = EXIT_FAILED
     channel.send(last)
-    _close(trainer)
+    if not hurried:
+        _close(trainer)
     channel.finish()
     return status
 
@@ -103,7 +107,7 @@ def _close(trainer: RunLike | None) -> None:
     try:
         if trainer is not None:
             trainer.close()
-    except (MinagiError, OSError):
+    except Exception:  # the edge of the process: what there is to say was said
         logger.exception("The session could not be closed in order.")
 
 

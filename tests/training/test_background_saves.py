@@ -148,6 +148,8 @@ def test_leaving_waits_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> No
         list(session.checkpoints.begin("auto"))
         threading.Timer(0.05, go.set).start()
         session.close()
+    assert session.unsaved_chars == 0
+    assert json.loads(home.history.read_text())["step"] == 3
     with Store.open(home.weights, write=True) as store:
         assert store.manifest["step"] == 3
 

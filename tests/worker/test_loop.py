@@ -469,6 +469,24 @@ def test_a_second_signal_breaks_off_a_step_and_does_not_save() -> None:
     assert "100 characters" in goodbye.reason
 
 
+def test_what_a_save_under_way_holds_is_not_lost_to_a_second_signal() -> None:
+    trainer, signals = FakeTrainer(), Signals()
+
+    def twice(steps: int) -> None:
+        signals._on_signal(2, None)
+        signals._on_signal(2, None)
+
+    def close() -> None:
+        trainer.calls.append("close")
+        trainer.unsaved_chars = 0  # the save that was begun is complete
+
+    trainer.on_step, trainer.close = twice, close  # type: ignore[method-assign]
+    _, channel = served(trainer, *[[]] * 9, signals=signals)
+    goodbye = channel.sent[-1]
+    assert isinstance(goodbye, Goodbye) and goodbye.saved
+    assert trainer.calls.count("close") == 1
+
+
 def test_a_second_signal_waits_for_a_save_under_way() -> None:
     trainer, signals = FakeTrainer(), Signals()
     save = trainer.checkpoint
