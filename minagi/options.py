@@ -143,7 +143,11 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
 def add_run(parser: argparse.ArgumentParser, *, saves: bool) -> None:
     """What to read and for how long. `saves`: whether the run keeps what it learns unless told not to."""
     parser.add_argument(
-        "paths", nargs="*", type=path, metavar="PATH", help="files and folders to read (default: data.train)"
+        "paths",
+        nargs="*",
+        type=path,
+        metavar="PATH",
+        help="files and folders to read (default: the setting data.train)",
     )
     group = parser.add_argument_group("the run")
     keep = group.add_mutually_exclusive_group()
@@ -213,7 +217,9 @@ def natural(text: str) -> int:
     if "e" not in text.lower() and number >= 0:
         number = int(text.replace("_", ""))
     if not 0 <= number <= _COUNT_MAX:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a whole number from 0 to 10^15")
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is not a whole number from 0 to 10^15, such as 2000000 or 2e6"
+        )
     return number
 
 

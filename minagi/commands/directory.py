@@ -11,7 +11,13 @@ from minagi.options import Parser, add_settings, add_sources, loaded_settings, p
 
 def add_directory(made: Parser) -> None:
     """The argument DIR, and the flags that say which one is meant without it."""
-    made.add_argument("dir", nargs="?", type=path, metavar="DIR", help="(default: data.weights)")
+    made.add_argument(
+        "dir",
+        nargs="?",
+        type=path,
+        metavar="DIR",
+        help="a weights directory (default: the setting data.weights)",
+    )
     add_sources(made)
     add_settings(made, ["data.weights"])
 

@@ -86,7 +86,8 @@ def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:
         return
     shape = found["shape"]
     heads, blocks, rows = shape["n_head"], shape["n_prelude"], shape["max_steps"]
-    put(f"shape        {shape['d_model']} wide, {heads} heads, {blocks} prelude blocks, at most {rows} rows")
+    prelude = f"{blocks} prelude block" + ("" if blocks == 1 else "s")
+    put(f"shape        {shape['d_model']} wide, {heads} heads, {prelude}, at most {rows} rows a character")
     put(f"experts      {found['experts']} of width {shape['pool_d_ff']}, {shape['pool_top_k']} a character")
     put(f"parameters   {found['parameters']:,}")
     put(f"step         {_number(found['step'])}")

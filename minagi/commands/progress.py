@@ -101,10 +101,11 @@ class ProgressChannel:
     def _figures(self, metrics: protocol.Metrics) -> None:
         if self._first_step is None:
             self._first_step = metrics.step - 1
+        nats = metrics.loss_smooth if metrics.loss_smooth is not None else metrics.loss
         parts = [
-            _figure("loss {:.3f}", metrics.loss_smooth if metrics.loss_smooth is not None else metrics.loss),
-            _figure("held-out {:.3f} bits", self._held_out.bits_per_byte),
-            f"{metrics.session_chars:,} characters",
+            _figure("loss {:.3f} bits a byte", nats and nats / LN2),
+            _figure("held-out {:.3f}", self._held_out.bits_per_byte),
+            f"{metrics.session_chars:,} characters read",
             _figure("{:,.0f}/s", metrics.chars_per_second),
         ]
         text = " · ".join(part for part in parts if part)

@@ -91,7 +91,9 @@ class Chat:
         """Read finished exchanges from now on, or no more; what that means, as a sentence."""
         self.records.learning = on
         if on:
-            return f"Finished exchanges are read like a file from now on: {self.records.transcript}."
+            return (
+                f"Finished exchanges are kept in {self.records.transcript} and read like a file from now on."
+            )
         return "New exchanges are not read any more. Earlier ones stay in the transcript."
 
     def greet(self) -> Iterator[Message]:

@@ -80,8 +80,9 @@ def found(corpus: Corpus) -> Iterator[protocol.Message]:
     yield protocol.CorpusFound(**corpus.summary())
     for reason, paths in corpus.skipped_examples.items():
         count = corpus.skipped.get(reason, len(paths))
-        files = "1 file was" if count == 1 else f"{count:,} files were"
-        text = f"{files} passed over ({reason}), for example {shown_path(paths[0])}."
+        path = shown_path(paths[0])
+        one = f"1 file was passed over ({reason}): {path}."
+        text = one if count == 1 else f"{count:,} files were passed over ({reason}), for example {path}."
         yield protocol.Log(at=time.time(), topic="files", text=text)
 
 

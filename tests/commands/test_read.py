@@ -197,7 +197,9 @@ def test_plain_figures_come_every_ten_seconds() -> None:
     for step in range(25):
         channel.send(protocol.Metrics(step=step, session_chars=step * 10, loss_smooth=2.0))
         now[0] += 1.0
-    assert out.getvalue().splitlines() == [f"Step {n}: loss 2.000 · {n * 10} characters" for n in (0, 10, 20)]
+    assert out.getvalue().splitlines() == [
+        f"Step {n}: loss 2.885 bits a byte · {n * 10} characters read" for n in (0, 10, 20)
+    ]
 
 
 @pytest.mark.parametrize(
