@@ -11,6 +11,8 @@ from textual.widgets import Static
 
 from minagi import protocol as p
 from tui.panes.base import Frame, View
+from tui.panes.header import Header
+from tui.panes.loss import _chart
 from tui.panes.pool import PoolPane
 from tui.panes.window import WindowPane
 from tui.reducers import reduce
@@ -62,7 +64,8 @@ def test_what_came_and_went_is_marked_in_the_map_without_colour() -> None:
 def test_with_room_paging_is_explained() -> None:
     shown = drawn(PoolPane(3), state(), 76, 30)
     for words in ("There are 8 slots", "resident: used at once", "in RAM: loaded", "on disk: read", "newborn",
-                  "dying: pruned", "came in the last step", "share of recent use", "at 358k:"):  # fmt: skip
+                  "dying: pruned", "came in the last step", "share of recent use",
+                  "% dropped: its expert was full", "at 358k:"):  # fmt: skip
         assert words in " ".join(shown.split()), words
 
 
@@ -107,6 +110,34 @@ def test_the_threshold_is_never_cut(width: int) -> None:
     shown = drawn(WindowPane(4), window(gain=None), width, 8)
     assert "needs 0.015" in shown
     assert all(len(line) <= width for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(("width", "told"), [(22, "gain needs 0.015"), (31, "gain not known · needs 0.015")])
+def test_a_gain_that_is_not_known_yet_says_what_it_must_be(width: int, told: str) -> None:
+    assert told in drawn(WindowPane(4), window(gain=None), width, 8).splitlines()
+
+
+# ------------------------------------------------------------------------------------------ header
+
+
+def test_before_the_model_is_open_no_step_is_told() -> None:
+    def first(known: AppState) -> str:
+        return Header("header").draw(Frame(known, View(), NOW), Size(120, 2))[0].plain
+
+    assert "step" not in first(initial(NOW)) and "read" not in first(initial(NOW))
+    assert "step 50" in first(state(50))
+
+
+# -------------------------------------------------------------------------------------------- loss
+
+
+@pytest.mark.parametrize(("span", "same"), [(1e9, True), (4096.0, False)])
+def test_the_recent_view_of_a_short_life_is_all_of_it(span: float, same: bool) -> None:
+    known = initial(fr.START, span)
+    for event in fr.story(100):
+        known = reduce(known, event, NOW)
+    recent = _chart(Frame(known, View(recent=True), NOW)).curves
+    assert (recent == _chart(Frame(known, View(), NOW)).curves) is same
 
 
 # ------------------------------------------------------------------------------------------ revert

@@ -44,7 +44,7 @@ class DepthPane(Pane):
         room = size.height - len(lines)
         if room >= 2 and state.gauges.rows:
             bars = charts.spark(state.gauges.rows.buckets, width, room - 1, float(most) or None)
-            lines.append(line(("rows a character, since the start", MUTED)))
+            lines.append(line(("rows a character so far", MUTED)))
             lines += [line((bar, "$primary")) for bar in bars]
         return lines[: size.height]
 

@@ -31,9 +31,12 @@ def _first(frame: Frame, width: int) -> Content:
     items = [
         (0, line((f"{now.glyph} {now.word}", f"bold {now.style}"))),
         (1, line((name, "bold"))),
-        (3, line("step ", (f"{metrics.step:,}", "bold"))),
-        (2, line((words.count(metrics.chars), "bold"), " read")),
     ]
+    if state.hello is not None:
+        items += [
+            (3, line("step ", (f"{metrics.step:,}", "bold"))),
+            (2, line((words.count(metrics.chars), "bold"), " read")),
+        ]
     if metrics.corpus_share is not None:
         items.append((5, line(_progress(metrics.corpus_share))))
     left = time_left(state)

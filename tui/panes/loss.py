@@ -47,7 +47,8 @@ class LossPane(Pane):
 
 def _chart(frame: Frame) -> Chart:
     curves, view = frame.state.curves, frame.view
-    recent = view.recent and curves.recent_smooth
+    life = curves.raw.end - curves.raw.start
+    recent = view.recent and life > curves.recent_raw.span > 0  # a shorter life is on a finer grid as a whole
     raw, smooth, held = (
         (curves.recent_raw, curves.recent_smooth, curves.recent_held)
         if recent

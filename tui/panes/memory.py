@@ -27,7 +27,7 @@ class MemoryPane(Pane):
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         memory, series = frame.state.memory, frame.state.gauges.memory
         if memory is None:
-            return [line(("not told yet", MUTED))]
+            return [line(("not known yet", MUTED))]
         used = line((words.size(memory.used), "bold"), f" {_NAMES.get(memory.kind, 'used')}")
         items = [(0, used)]
         if memory.budget:

@@ -57,7 +57,7 @@ class PoolPane(Pane):
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         pool, width = frame.state.pool, size.width
         if not pool.experts:
-            return [line(("no experts told yet", MUTED))]
+            return [line(("not known yet", MUTED))]
         chosen = self.selected
         below = [*pool_words.flow(pool, width), *pool_words.described(chosen, pool, width)]
         roomy = size.height >= _ROOMY

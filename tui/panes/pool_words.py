@@ -27,6 +27,7 @@ _LEGEND: tuple[tuple[Part, str], ...] = (
     (CAME, "came in the last step (- left)"),
     (("7", "bold"), "bold: used by the last step"),
     (("▁▄█", FAINT), "its share of recent use"),
+    ("%", "dropped: its expert was full"),
 )
 _SLOTS = (
     "There are {slots} slots. Each step the text asks over the whole pool, and the {slots} experts asked for "

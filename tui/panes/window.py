@@ -27,7 +27,7 @@ class WindowPane(Pane):
             state.metrics.context or (window.context if window else 0) or (hello.context if hello else 0)
         )
         if not context:
-            return [line(("not told yet", MUTED))]
+            return [line(("not known yet", MUTED))]
         ceiling = (window.ceiling if window and window.ceiling else 0) or (hello.context_end if hello else 0)
         start = min(hello.context_start if hello else context, context)
         lines = [_length(frame, context, ceiling, width)]
@@ -61,8 +61,9 @@ def _gain(frame: Frame, width: int) -> Content:
     window, hello = frame.state.window, frame.state.hello
     least = (window.gain_min if window else 0.0) or (hello.gain_min if hello else 0.0)
     if window is None or window.gain is None:
-        needs = line((f"needs {least:g}", MUTED))
-        return fitted([(1, line("gain")), (2, line(("not known yet", MUTED))), (0, needs)], width, " ")
+        needs = (f"needs {least:g}", MUTED)
+        told = line("gain ", ("not known · ", MUTED), needs)
+        return told if told.cell_length <= width else fitted([(0, line("gain ", needs))], width)
     enough = window.gain > least
     digits = 3 if abs(window.gain - least) >= 0.001 else 5  # else the two would look the same
     glyph, style = ("▲ above", "$text-success") if enough else ("▽ below", "$text-warning")

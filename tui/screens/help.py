@@ -41,6 +41,8 @@ class HelpScreen(Dialog[None]):
         Binding("down", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
         Binding("pagedown,space", "scroll(10)", show=False),
+        Binding("home", "scroll(-9999)", show=False),
+        Binding("end", "scroll(9999)", show=False),
     ]
     heading = "Keys"
     choices = (("close", "Close"),)

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from tui import words
-from tui.panes.base import Drawn, Frame, Part, fitted, line
+from tui.panes.base import Drawn, Frame, Part, fitted, line, wrapped
 from tui.screens.dialog import LOW
 from tui.state import Inspected, Sign
 from tui.styles import MUTED
@@ -85,7 +85,7 @@ class ProbeField(TextArea):
     def __init__(self) -> None:
         super().__init__(
             id="probe-text", compact=True, highlight_cursor_line=False,
-            placeholder="type or paste a text; nothing of it is learned",
+            placeholder="type a text; nothing of it is learned",
         )  # fmt: skip
         self.cursor_blink = False
 
@@ -161,7 +161,8 @@ class Reading(Drawn, can_focus=True):
         if any(pending.command.type == "probe" for pending in frame.state.pending):
             return [line(("reading it after the step in flight…", MUTED))]
         if found is None or not found.signs:
-            return [line(("Each character will stand here, coloured by the rows of thought it took.", MUTED))]
+            told = "Each character will stand here, coloured by the rows of thought it took."
+            return wrapped(told, size.width, MUTED)
         most = max(frame.state.hello.max_rows if frame.state.hello else 1, *(s.rows for s in found.signs))
         lines = broken(found.signs, size.width)
         row = next(r for r, (start, end) in enumerate(lines) if start <= self.place < end)
