@@ -113,8 +113,7 @@ def halting_rows(net: Network, x: Tensor, forward: Forward, plan: Plan) -> Itera
             if plan.cached:
                 text.append_from(first_layer + row, k_all, v_all)
             if left is not None:  # all halted in the row before this one detached: nobody runs it
-                nobody = remaining.bool()
-                yield Row(row, positions, h[:0], remaining, nobody, left)
+                yield Row(row, positions, h[:0], remaining, remaining.bool(), left)
             return
         u = u + block.attn.attend(q, k, v, positions, past)
         h = u + block.mlp(block.ln2(u), net.pool.gate, forward, row, positions)
