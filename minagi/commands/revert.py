@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from minagi.commands.directory import add_directory, directory_of
-from minagi.commands.output import put_json, say
-from minagi.commands.snapshots import told
+from minagi.commands.output import harmless, put_json, say
 from minagi.errors import EXIT_OK, WeightsError
 from minagi.options import Parser
 from minagi.weights import Store
@@ -24,7 +24,7 @@ def parser() -> Parser:
         "kept as a snapshot first, so this can be undone; a damaged directory can be reverted too.",
         epilog=EXAMPLE,
     )
-    made.add_argument("--to", metavar="ID", required=True, help="see: minagi snapshots DIR")
+    made.add_argument("--to", metavar="ID", required=True, help="id or name, see: minagi snapshots DIR")
     made.add_argument("--json", action="store_true", help="one object: snapshot, undo")
     add_directory(made)
     return made
@@ -45,7 +45,9 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         put_json({"snapshot": target.id, "undo": undo})
     else:
-        say(f"The model is again what it was at: {told(target).strip()}")
+        name = f" ({harmless(target.name)})" if target.name else ""
+        when = datetime.fromtimestamp(target.at).strftime("%Y-%m-%d %H:%M")
+        say(f"The model is what it was at snapshot {target.id}{name} of {when}: step {target.step:,}.")
         if undo:
             say(f"To undo this: minagi revert {weights} --to {undo}")
     return EXIT_OK

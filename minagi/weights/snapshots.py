@@ -154,7 +154,7 @@ def find(root: Path, wanted: str) -> SnapshotInfo:
     kept = listing(root)
     for info in [i for i in kept if i.id == wanted] + [i for i in kept if i.name and i.name == wanted]:
         return info
-    there = ", ".join(info.id for info in kept[:8]) or "none"
+    there = ", ".join(f"{i.id} ({i.name!r})" if i.name else i.id for i in kept[:8]) or "none"
     raise UsageError(f"There is no snapshot {wanted!r}. There are: {there}.")
 
 

@@ -56,7 +56,9 @@ def test_a_damaged_model_goes_back(model: Path, capsys: pytest.CaptureFixture[st
     assert "minagi revert" in said
     assert cli.main(["revert", str(model), "--to", "spring"]) == 0
     assert core.read_bytes() == whole
-    assert "The present could not be kept" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "The present could not be kept" in said
+    assert "what it was at snapshot 1 (spring) of 2" in said
 
 
 def test_figures_are_in_bits_as_in_the_app_and_their_unit_is_named(
@@ -110,7 +112,7 @@ def test_an_id_comes_before_a_name(model: Path, capsys: pytest.CaptureFixture[st
 
 def test_what_is_not_there(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["revert", str(model), "--to", "999"]) == 2
-    assert "no snapshot '999'" in capsys.readouterr().err
+    assert "no snapshot '999'. There are: 1 ('spring')." in capsys.readouterr().err
     assert cli.main(["snapshots", str(model), "--delete", "999"]) == 2
     assert cli.main(["snapshots", str(model / "core.npz")]) == 2
     assert cli.main(["revert", str(model / "nowhere"), "--to", "1"]) == 2

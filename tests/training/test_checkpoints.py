@@ -252,7 +252,7 @@ def test_what_cannot_be_gone_back_to_is_refused_in_words(home: Home, sessions: l
     list(session.checkpoint("mine"))
     drive(session, 3)
     before = everything(session)
-    with pytest.raises(UsageError, match=r"no snapshot 'other'. There are: 1\."):
+    with pytest.raises(UsageError, match=r"no snapshot 'other'. There are: 1 \('mine'\)\."):
         list(session.revert("other"))
     same_numbers(everything(session), before)
     assert session.steps == 6 and len(session.snapshots().items) == 1

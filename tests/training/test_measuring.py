@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +16,24 @@ from minagi.text.collect import collect
 from minagi.training.elsewhere import elsewhere
 from minagi.training.history import History
 from minagi.training.progress import Before, Progress
-from minagi.training.report import reckoning
+from minagi.training.report import found, reckoning
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [(1, "1 file was passed over (binary): a.bin."),
+     (2, "2 files were passed over (binary), for example a.bin.")],
+)  # fmt: skip
+def test_an_example_is_one_of_several(count: int, told: str) -> None:
+    corpus = SimpleNamespace(
+        summary=dict, skipped={"binary": count}, skipped_examples={"binary": [Path("a.bin")]}
+    )
+    assert [m.text for m in found(corpus) if isinstance(m, protocol.Log)] == [told]  # type: ignore[arg-type]
 
 
 # ----------------------------------------------------------------------------- before and after

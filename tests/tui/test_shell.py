@@ -275,6 +275,16 @@ async def test_help_opens_and_closes() -> None:
             assert not isinstance(app.screen, HelpScreen)
 
 
+async def test_help_scrolls_to_its_ends() -> None:
+    async with fr.opened(source(), size=(80, 24)) as (app, pilot):
+        await press(pilot, "question_mark", "end")
+        assert isinstance(app.screen, HelpScreen)
+        box = app.screen._box
+        assert box.scroll_y == box.max_scroll_y > 0
+        await press(pilot, "home")
+        assert box.scroll_y == 0
+
+
 async def test_a_checkpoint_gets_its_name() -> None:
     fake = source()
     async with fr.opened(fake) as (app, pilot):
