@@ -437,6 +437,7 @@ def test_kept_beside_the_public_layout(home: Home) -> None:
         "progress",
         "rate",
         "window",
+        "paths",
         "reader",
         "best",
         "measured",
