@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from minagi.completion import SHELLS, Print
 from minagi.config import KEYS, LoadedSettings
-from minagi.errors import EXIT_FAILED, EXIT_OK, MinagiError, UsageError
+from minagi.errors import EXIT_FAILED, MinagiError, UsageError
 from minagi.options import (
     ENGINE,
     Parser,
@@ -146,6 +146,7 @@ async def _run(app: MinagiApp) -> int:
     """The app, then whatever time its worker needs to save."""
     _write(terminal.KEEP_TITLE)
     loop = asyncio.get_running_loop()
+    terminal.outlast_input()
     screen = terminal.outlast()
     screen.on_gone = lambda: loop.call_soon_threadsafe(app.terminal_lost)
     for number in _SIGNALS:  # before the screen is taken: none may come in between and leave it taken
@@ -163,7 +164,7 @@ async def _run(app: MinagiApp) -> int:
             _say(app.state.failure)
         elif app.state.parting:
             _say(app.state.parting)
-    return app.return_code if app.return_code is not None else EXIT_OK
+    return app.return_code if app.return_code is not None else EXIT_FAILED  # it did not mean to leave
 
 
 def _say(text: str) -> None:

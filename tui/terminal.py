@@ -5,8 +5,15 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TextIO
+
+from textual._parser import Parser
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
+from textual.message import Message
 
 from tui.sanitise import clean_line
 
@@ -83,3 +90,32 @@ def outlast() -> LastingStream:
     lasting = LastingStream(sys.__stderr__)
     setattr(sys, "__stderr__", lasting)  # noqa: B010 - declared final, and the only way in
     return lasting
+
+
+class PatientParser(XTermParser):
+    """Textual's parser of keys, which goes on after a sequence that it cannot make sense of.
+
+    Pasted text and noise on a line may hold any. What came with such a sequence is dropped.
+    """
+
+    def feed(self, data: str) -> Iterable[Message]:
+        return self._begun_anew(super().feed(data))
+
+    def tick(self) -> Iterable[Message]:
+        return self._begun_anew(super().tick())
+
+    def _begun_anew(self, messages: Iterable[Message]) -> Iterable[Message]:
+        try:
+            yield from messages
+        except (ValueError, OverflowError):
+            Parser.__init__(self)
+
+
+def outlast_input() -> None:
+    """Let no bytes that come from the terminal end the thread that reads them, and the app with it."""
+
+    def decoder(encoding: str) -> Callable[[], Any]:
+        return partial(getincrementaldecoder(encoding), errors="replace")
+
+    setattr(linux_driver, "getincrementaldecoder", decoder)  # noqa: B010 - neither can be handed in
+    setattr(linux_driver, "XTermParser", PatientParser)  # noqa: B010

@@ -129,7 +129,7 @@ class Program:
 
     # -------------------------------------------------------------------------------------- acting
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys: str | bytes) -> None:
         """Type keys; a control key is the character it sends."""
         for key in keys:
             self.child.send(key)

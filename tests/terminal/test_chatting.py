@@ -94,3 +94,24 @@ def test_a_dry_run_keeps_no_word(made: Place, start: Start) -> None:
     assert app.end() == 0
     assert not (made.weights / ".minagi" / "chat").exists()
     assert all(b"a secret" not in path.read_bytes() for path in made.weights.rglob("*") if path.is_file())
+
+
+NOISE = (
+    b"\xe9t\xe9 \xff\xfe", "\x1b[99999999999u", "\x1b[57344;1:1u", "\x1b[48;;2048201~",
+    "\x1b[<" + "9" * 5_000 + ";1;1M", "\x1b[M\xff", "\x1bP" + "x" * 200 + "\x1b\\",
+    PASTE + "\x1b]0;t\x07" + PASTED,
+)  # fmt: skip
+
+
+def test_noise_from_the_terminal_ends_nothing(made: Place, start: Start) -> None:
+    app = started(made, start)
+    app.press("i")
+    for noise in NOISE:
+        app.press(noise)
+        app.pump(2 * LOOK)
+    app.press("\x15", "still here")
+    app.until("still here")
+    app.press(ESCAPE)
+    app.until_step()
+    left(app)
+    assert b"Traceback" not in app.output
