@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from minagi.errors import WeightsError
+from minagi.errors import EXIT_FAILED, WeightsError
 
 LINK = "is a symbolic link, and a model's files must lie in its own directory"
 
@@ -33,6 +33,12 @@ class Unreadable(FileFault):
         super().__init__(path, f"cannot be read: {(error.strerror or '').lower()}")
 
 
+class DiskFault(WeightsError):
+    """A change could not be made, through no fault of the files: the disk is full, or failed."""
+
+    exit_status = EXIT_FAILED
+
+
 class Missing(FileFault):
     """A file that should be there is not."""
 
@@ -52,13 +58,18 @@ _REASONS = {
     errno.EROFS: "it is on a read-only file system. Copy the model to a place that can be written",
     errno.EIO: "the disk reported an input/output error. Check the disk before going on",
     errno.EISDIR: "a folder is in the way. Move it aside, then try again",
+    errno.ENOENT: "another program removed a part of the model. Put it back, or begin anew from a copy",
     errno.EMFILE: "too many files are open. Raise the limit with `ulimit -n`",
 }
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR)
 
 
 @contextmanager
 def spoken(action: str, path: Path) -> Iterator[None]:
-    """Turns an OSError into a WeightsError that says `action` (as in "save the model") failed and why."""
+    """Turns an OSError into a WeightsError that says `action` (as in "save the model") failed and why.
+
+    It is a DiskFault unless the place itself is the matter.
+    """
     try:
         yield
     except OSError as error:
@@ -66,4 +77,5 @@ def spoken(action: str, path: Path) -> Iterator[None]:
         reason = _REASONS.get(code, f"{error.strerror or error}")
         file = error.filename2 or error.filename  # of a rename or a link, what it would have made
         where = f" ({file})" if file and str(file) != str(path) else ""
-        raise WeightsError(f"Could not {action} in {path}{where}: {reason}.") from error
+        kind = WeightsError if code in _NOT_OURS else DiskFault
+        raise kind(f"Could not {action} in {path}{where}: {reason}.") from error

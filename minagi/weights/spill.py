@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from minagi.weights import files
-from minagi.weights.faults import FileFault, Unreadable
+from minagi.weights.faults import FileFault, Missing, Unreadable
 from minagi.weights.tensors import Arrays, ExpertRecord, as_written
 
 _REMEDY = "Revert to the last checkpoint."
@@ -82,7 +82,7 @@ class SpillArea:
             entry = self._current.get(uid)
             if entry is None:
                 return None
-            fd = files.open_regular(entry.path)
+            fd = _opened(entry)
         return _read(entry, fd, moments)
 
     def current(self) -> dict[int, Spilled]:
@@ -115,7 +115,14 @@ class SpillArea:
 
 def read_spilled(entry: Spilled) -> ExpertRecord:
     """The expert as `SpillArea.mark` found it, moments rounded."""
-    return _read(entry, files.open_regular(entry.path), True)
+    return _read(entry, _opened(entry), True)
+
+
+def _opened(entry: Spilled) -> int:
+    try:
+        return files.open_regular(entry.path)
+    except Missing:
+        raise FileFault(entry.path, "was removed by another program", _REMEDY) from None
 
 
 def _discard(path: Path) -> None:

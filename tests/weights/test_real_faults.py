@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from weights_models import everything, make, public, state
 
-from minagi.errors import EXIT_BAD_FILE, WeightsError
+from minagi.errors import EXIT_BAD_FILE, EXIT_FAILED, WeightsError
 from minagi.weights import Store
 
 
@@ -54,6 +54,7 @@ def test_a_disk_that_is_full_costs_a_save_and_nothing_else(background: bool, sma
                 store.checkpoint(state([0, 1, 2], 2))
         assert f"Could not save the model in {path}" in str(caught.value)
         assert "the disk is full. Free some space" in str(caught.value)
+        assert caught.value.exit_status == EXIT_FAILED, "no file is damaged"
         assert public(path) == before
         stuffing.unlink()
         store.checkpoint(state([0, 1, 2], 3))

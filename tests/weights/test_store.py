@@ -508,3 +508,12 @@ def test_the_recorded_public_directory_opens_and_saves_as_numpy_reads_it(tmp_pat
         for entry in manifest["experts"]:
             entry.pop("bytes")
     assert after == before
+
+
+def test_a_spilled_expert_that_somebody_removed_is_told_of(tmp_path: Path) -> None:
+    path = make(tmp_path / "model")
+    with Store.open(path, write=True) as store:
+        store.spill_expert(expert(1, 9))
+        shutil.rmtree(path / ".minagi" / "spill")
+        with pytest.raises(WeightsError, match=r"was removed by another program\. Revert to the last"):
+            store.read_expert(1)
