@@ -7,7 +7,9 @@ import random
 import fake_run as fr
 
 from minagi import protocol as p
+from tui.panes.base import Frame
 from tui.reducers import reduce
+from tui.screens.died import obituary
 from tui.state import AppState, Asked, Closing, WorkerEnded, initial
 from tui.status import BUSY_LIMIT, QUIET_LIMIT, status, time_left
 
@@ -51,3 +53,12 @@ def test_the_time_left_of_a_pass() -> None:
     left = time_left(state)
     assert left is not None and 150 < left < 260
     assert time_left(fold(fr.hello())) is None
+
+
+def test_a_checkpoint_is_not_called_whole_when_a_file_of_it_is_bad() -> None:
+    def told(status: int) -> str:
+        state = fold(fr.hello(), p.Failure("Core.npz is damaged."), WorkerEnded(status, (), False))
+        return obituary(Frame(state, None, NOW, NOW))  # type: ignore[arg-type]
+
+    assert told(3) == "Core.npz is damaged."
+    assert told(1).endswith("The last completed checkpoint is whole.")

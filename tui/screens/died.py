@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from minagi.errors import EXIT_BAD_FILE
 from tui import words
 from tui.panes.base import Frame
 from tui.reducers.run import how_it_ended
@@ -51,7 +52,9 @@ def obituary(frame: Frame) -> str:
     status = state.ending.status if state.ending else None
     if state.failure:
         kept = "The model is saved." if state.failure_saved else "The last completed checkpoint is whole."
-        return f"{words.sentence(state.failure)} {kept}"
+        if status == EXIT_BAD_FILE and not state.failure_saved:  # what is wrong may be that checkpoint
+            kept = ""
+        return f"{words.sentence(state.failure)} {kept}".strip()
     where = f"Its log is {state.hello.log}." if state.hello and state.hello.log else ""
     return (
         f"It ended by itself ({how_it_ended(status)}). The last completed checkpoint is whole, "
