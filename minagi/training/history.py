@@ -33,6 +33,8 @@ class History:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row in order; lines that are none (torn, foreign, huge) are passed over."""
+        if not self.path.is_file():  # a pipe would be waited for, a device read without end
+            return
         try:
             with self.path.open("rb") as file:
                 for line in _lines(file):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,12 @@ def test_a_rewrite_that_fails_leaves_the_rows(log: History) -> None:
     log.path.with_name("history.jsonl.new").mkdir()
     assert "could not be removed" in log.drop_after(10, MODEL)
     assert steps(log) == [10, 20, 30]
+
+
+def test_a_pipe_or_a_device_in_its_place_holds_nothing_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    for name in ("pipe", "device"):
+        history = History(tmp_path / name)
+        assert list(history.rows()) == []
+        assert history.drop_after(0, "m") == ""
