@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Read by torch when it is loaded. Set and not imported here: most tests never load torch at all.
@@ -11,3 +12,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 settings.register_profile("untimed", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("untimed")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that drive the real program come first: few a file and long, they would be left over at the end."""
+    items.sort(key=lambda item: "terminal" not in item.path.parts)
