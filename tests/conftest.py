@@ -15,5 +15,5 @@ settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that drive the real program come first: few a file and long, they would be left over at the end."""
+    """Those in a real terminal come first: few a file and long, they would be left over at the end."""
     items.sort(key=lambda item: "terminal" not in item.path.parts)
