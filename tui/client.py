@@ -141,7 +141,7 @@ class Worker(Source):
                 self._signal(signal.SIGTERM)
             status = await process.wait()
             self.live = False
-            deliver(WorkerEnded(status, tail(self._log, early, process.pid), self._asked))
+            deliver(WorkerEnded(status, tail(self._log, early), self._asked))
 
     async def _listen(self, process: asyncio.subprocess.Process, deliver: Deliver) -> None:
         stream, reader = process.stdout, LineReader()
@@ -209,9 +209,8 @@ class Worker(Source):
                 self._process.send_signal(number)
 
 
-def tail(log: str, early: IO[bytes], pid: int) -> tuple[str, ...]:
-    """The last lines a worker left: what it said before it had a log, and the end of that, which workers
-    before it wrote to as well."""
+def tail(log: str, early: IO[bytes]) -> tuple[str, ...]:
+    """The last lines a worker left: what it said before it had a log, and the end of that."""
     size = early.seek(0, os.SEEK_END)
     early.seek(max(0, size - TAIL_BYTES))
     text = early.read()
@@ -219,7 +218,7 @@ def tail(log: str, early: IO[bytes], pid: int) -> tuple[str, ...]:
         with contextlib.suppress(OSError, ValueError), Path(log).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
-            text += file.read().rpartition(b"Worker %d starts" % pid)[2]
+            text += file.read()
     lines = [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
     return tuple(lines[-TAIL_LINES:])
 
