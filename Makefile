@@ -36,7 +36,7 @@ tui: named $(STAMP)
 	@$(BIN)/python -m tui $(ARGS) "$$DIR"
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 soak: $(STAMP)
 	MINAGI_SOAK=$${MINAGI_SOAK:-200} $(BIN)/python -m pytest -s tests/training/test_soak.py
