@@ -10,8 +10,8 @@ from hypothesis import settings
 # Read by torch when it is loaded. Set and not imported here: most tests never load torch at all.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# A busy machine is no fault of the code; half the usual examples keep the whole suite a matter of minutes.
-settings.register_profile("untimed", deadline=None, max_examples=50)
+# A busy machine is no fault of the code; a quarter of the usual examples keeps the suite to minutes.
+settings.register_profile("untimed", deadline=None, max_examples=25)
 settings.load_profile("untimed")
 
 
