@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from disturbed_commits import full_disk, held_up
 from test_checkpoints import AVERAGED, BUSY
 from tiny_runs import Home, drive, everything, losses, of, same_numbers
 
@@ -24,35 +21,6 @@ from minagi.weights import Store, commit
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
-
-
-@contextmanager
-def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Commits wait until the event is set; at the end at the latest."""
-    go, real = threading.Event(), commit.commit
-
-    def slow(*args: object) -> None:
-        assert go.wait(60)
-        real(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "commit", slow)
-        try:
-            yield go
-        finally:
-            go.set()
-
-
-@contextmanager
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No commit gets through."""
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "commit", refuse)
-        yield
 
 
 def finished(session: Session) -> list[protocol.Message]:
@@ -69,7 +37,7 @@ def test_what_it_wrote_goes_on_as_the_run_that_wrote_it(
     list(session.checkpoints.begin("auto"))
     finished(session)
     drive(session, 6)
-    with held_up(monkeypatch):
+    with held_up(monkeypatch, 60):
         assert not list(session.checkpoints.begin("auto"))
         ours = losses(drive(session, 5))
     (saved,) = of(protocol.Saved, finished(session))
@@ -95,7 +63,7 @@ def test_what_it_wrote_goes_on_as_the_run_that_wrote_it(
 def test_going_back_to_it_repeats_the_same_steps(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     session = home.open()
     drive(session, 7)
-    with held_up(monkeypatch) as go:
+    with held_up(monkeypatch, 60) as go:
         list(session.checkpoints.begin("auto"))
         first = losses(drive(session, 9))
         threading.Timer(0.05, go.set).start()
@@ -112,7 +80,7 @@ def test_it_is_told_by_a_later_step_and_counts_from_when_it_was_taken(
     session = home.open()
     drive(session, 4)
     taken = session.chars
-    with held_up(monkeypatch):
+    with held_up(monkeypatch, 60):
         list(session.checkpoints.begin("auto"))
         assert not of(protocol.Saved, drive(session, 3))
         assert session.unsaved_chars == session.chars  # not before it is complete
@@ -131,7 +99,7 @@ def test_it_is_told_by_a_later_step_and_counts_from_when_it_was_taken(
 def test_another_save_waits_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     session = home.open()
     drive(session, 3)
-    with held_up(monkeypatch) as go:
+    with held_up(monkeypatch, 60) as go:
         list(session.checkpoints.begin("auto"))
         drive(session, 2)
         threading.Timer(0.05, go.set).start()
@@ -144,7 +112,7 @@ def test_another_save_waits_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) 
 def test_leaving_waits_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     session = home.open()
     drive(session, 3)
-    with held_up(monkeypatch) as go:
+    with held_up(monkeypatch, 60) as go:
         list(session.checkpoints.begin("auto"))
         threading.Timer(0.05, go.set).start()
         session.close()
@@ -162,7 +130,7 @@ def test_one_that_fails_is_told_and_loses_nothing(
     session, twin = home.open(changes), Home(home.root / "twin").open(changes)
     for one in (session, twin):
         drive(one, 11)
-    with full_disk(monkeypatch):
+    with full_disk(monkeypatch, commit, "commit"):
         list(session.checkpoints.begin("auto"))
         (log,) = of(protocol.Log, finished(session))
     assert log.level == "error" and "disk is full" in log.text and "Training goes on" in log.text
@@ -196,7 +164,7 @@ def test_without_room_for_a_copy_training_waits_and_says_so_once(
     assert [event.step for event in of(protocol.Saved, said)] == [3, 6]
     (log,) = of(protocol.Log, said)
     assert "Too little memory is free" in log.text
-    with full_disk(monkeypatch):
+    with full_disk(monkeypatch, commit, "commit"):
         drive(session, 1)
         (log,) = of(protocol.Log, session.checkpoints.begin("auto"))
     assert "Not saved" in log.text

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from disturbed_commits import full_disk, held_up
 from test_store import public_directory, same
 from weights_models import expert, has_spill, make, public, state
 
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import CheckpointState, ExpertRecord, Store, commit, files
 from minagi.weights.moments import to_bf16
-
-
-@contextmanager
-def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Commits wait until the event is set; at the end at the latest."""
-    go, real = threading.Event(), commit.commit
-
-    def slow(*args: object) -> None:
-        assert go.wait(10)
-        real(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "commit", slow)
-        try:
-            yield go
-        finally:
-            go.set()
-
-
-@contextmanager
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "create", refuse)
-        yield
 
 
 def test_it_writes_what_checkpoint_would(tmp_path: Path) -> None:
@@ -95,7 +65,7 @@ def test_what_was_handed_over_reads_as_written_at_once(
 ) -> None:
     """The pool forgets an unchanged expert when it leaves RAM: what it pages in then is this."""
     path = make(tmp_path / "model")
-    with Store.open(path, write=True) as store, held_up(monkeypatch) as go:
+    with Store.open(path, write=True) as store, held_up(monkeypatch, 10) as go:
         for uid in (0, 1, 2):
             store.spill_expert(expert(uid, 8))
         taken = state([0, 1, 2], 9, changed=[0])
@@ -116,7 +86,7 @@ def test_what_is_read_of_it_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest
     path = make(tmp_path / "model")
     taken = state([0, 1, 2], 9)
     with Store.open(path, write=True) as store:
-        with held_up(monkeypatch):
+        with held_up(monkeypatch, 10):
             store.begin_checkpoint(taken)
             found = store.read_expert(0)
         store.keep()
@@ -129,7 +99,7 @@ def test_what_is_read_of_it_is_no_part_of_it(tmp_path: Path, monkeypatch: pytest
 def test_what_changes_meanwhile_is_newer_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path / "model")
     with Store.open(path, write=True) as store:
-        with held_up(monkeypatch):
+        with held_up(monkeypatch, 10):
             store.spill_expert(expert(1, 8))
             store.spill_expert(expert(2, 8))
             future = store.begin_checkpoint(state([0, 1, 2], 9, changed=[0]))
@@ -164,7 +134,7 @@ def test_whatever_changes_the_directory_waits_for_it(
     act, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = make(tmp_path / "model")
-    with Store.open(path, write=True) as store, held_up(monkeypatch) as go:
+    with Store.open(path, write=True) as store, held_up(monkeypatch, 10) as go:
         future = store.begin_checkpoint(state([0, 1, 2], 9))
         threading.Timer(0.05, go.set).start()
         act(store)
@@ -180,7 +150,7 @@ def test_what_a_failed_one_held_goes_into_the_next(tmp_path: Path, monkeypatch: 
     before = public(path)
     with Store.open(path, write=True) as store:
         store.spill_expert(expert(5, 8))
-        with full_disk(monkeypatch):
+        with full_disk(monkeypatch, files, "create"):
             future = store.begin_checkpoint(state(range(6), 9, changed=[0, 1, 2, 3]))
             with pytest.raises(WeightsError, match="disk is full"):
                 future.result(10)
@@ -188,9 +158,9 @@ def test_what_a_failed_one_held_goes_into_the_next(tmp_path: Path, monkeypatch: 
         assert same(store.read_expert(0), expert(0, 9))
         assert same(store.read_expert(5), expert(5, 8))
         store.spill_expert(expert(1, 10))  # changed since, and no longer in memory
-        with full_disk(monkeypatch), pytest.raises(WeightsError):  # again, in the background
+        with full_disk(monkeypatch, files, "create"), pytest.raises(WeightsError):  # again, in the background
             store.begin_checkpoint(state(range(6), 10, changed=[4])).result(10)
-        with full_disk(monkeypatch), pytest.raises(WeightsError):  # and in the foreground
+        with full_disk(monkeypatch, files, "create"), pytest.raises(WeightsError):  # and in the foreground
             store.checkpoint(state(range(6), 11, changed=[4]))
         store.checkpoint(state([0, 1, 2, 4, 5], 12, changed=[2]))  # 3 was pruned meanwhile
         for _ in range(2):
@@ -203,7 +173,7 @@ def test_what_a_failed_one_held_goes_into_the_next(tmp_path: Path, monkeypatch: 
 def test_going_back_forgets_what_a_failed_one_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make(tmp_path / "model")
     with Store.open(path, write=True) as store:
-        with full_disk(monkeypatch), pytest.raises(WeightsError):
+        with full_disk(monkeypatch, files, "create"), pytest.raises(WeightsError):
             store.begin_checkpoint(state([0, 1, 2], 9)).result(10)
         store.revert("")
         assert same(store.read_expert(0), expert(0, 1))
@@ -217,7 +187,7 @@ def test_a_failed_save_in_the_foreground_rounds_nothing(
     path = make(tmp_path / "model")
     with Store.open(path, write=True) as store:
         store.spill_expert(expert(1, 8))
-        with full_disk(monkeypatch), pytest.raises(WeightsError):
+        with full_disk(monkeypatch, files, "create"), pytest.raises(WeightsError):
             store.checkpoint(state([0, 1, 2], 9, changed=[0]))
         assert same(store.read_expert(1), expert(1, 8), rounded=False)
         assert same(store.read_expert(0), expert(0, 1))
