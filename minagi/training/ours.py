@@ -10,8 +10,13 @@ OURS = "minagi"  # the key it is kept under
 
 def ours_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """What an earlier run of this program kept in a manifest; {} where there is nothing usable."""
-    ours = manifest.get(OURS)
-    return ours if isinstance(ours, dict) else {}
+    return part_of(manifest, OURS)
+
+
+def part_of(state: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The mapping that stands under `key`; {} where there is none."""
+    part = state.get(key)
+    return part if isinstance(part, dict) else {}
 
 
 def texts(value: Any) -> list[str]:

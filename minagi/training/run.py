@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from minagi.protocol import Message
+from minagi.protocol import Log, Message
 from minagi.training import report
 from minagi.training.checkpoints import Checkpoints
 from minagi.training.engine import Engine
@@ -75,3 +76,8 @@ class Run:
         """The same where the last look was long enough ago."""
         if self._clock() - self._figures_at >= FIGURES_EVERY:
             yield from self.figures()
+
+
+def note(topic: str, text: str, level: str = "info") -> Log:
+    """A sentence for the log, of now."""
+    return Log(at=time.time(), level=level, topic=topic, text=text)

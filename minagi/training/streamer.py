@@ -17,17 +17,17 @@ from minagi import protocol
 from minagi.config import Settings
 from minagi.errors import MinagiError, UsageError
 from minagi.finite import count, number
-from minagi.protocol import Log, Message
+from minagi.protocol import Message
 from minagi.text.mix import Mix, MixReader
 from minagi.training import report
 from minagi.training.checkpoints import Checkpoints
 from minagi.training.chunks import ChunkStep, ChunkStepper
 from minagi.training.engine import Engine
 from minagi.training.guard import Guard, Rescue
-from minagi.training.ours import OURS, ours_of
+from minagi.training.ours import OURS, ours_of, part_of
 from minagi.training.packed_reading import PackedReading
 from minagi.training.progress import Progress
-from minagi.training.run import Run
+from minagi.training.run import Run, note
 from minagi.training.schedule import Schedule
 from minagi.training.selection import Selection
 from minagi.training.start import Start
@@ -133,16 +133,16 @@ class Streamer(Run):
     def _restore(self, manifest: Mapping[str, Any]) -> None:
         """Take over what a manifest says of a stream; what it does not say starts at its beginning."""
         ours = ours_of(manifest)
-        stream = _part(ours, STREAM)
-        self.progress.load(dict(manifest), _part(ours, "progress"))
+        stream = part_of(ours, STREAM)
+        self.progress.load(dict(manifest), part_of(ours, "progress"))
         self.done = min(count(stream.get("done")), self.progress.step)
         self._measured_at = min(count(stream.get("measured_at")), self.done)
         known = stream.get("measured") == self.reading.identity
         self.guard.best = number(stream.get("best")) if known else None
         if not known:
             self.progress.val = None
-        self.schedule.load_state(_part(stream, "schedule"))
-        self.reader.restore(_part(stream, "reader"))
+        self.schedule.load_state(part_of(stream, "schedule"))
+        self.reader.restore(part_of(stream, "reader"))
         self._last = None
         self.selection.parents.clear()
         self.reading.give_up()
@@ -157,7 +157,7 @@ class Streamer(Run):
         yield report.hello(self.engine, self.settings, self.progress, start, window)
         yield protocol.CorpusFound(**self.mix.corpus.summary())
         for sentence in start.notice.splitlines():
-            yield _log("run", sentence)
+            yield note("run", sentence)
         if not start.fresh:
             yield from self.checkpoints.resumed()
         if start.fresh or self.request.restart:
@@ -254,7 +254,7 @@ class Streamer(Run):
         """Prune what went unused, grow if nothing speaks against it; save at once what came of it."""
         event = self.selection.decide(self.progress, self.progress.gap)
         yield replace(event, next_at_chars=self.chars + self.request.eval_every * self._chars_a_step())
-        yield _log("pool", event.sentence)
+        yield note("pool", event.sentence)
         experts = self.engine.pool.experts
         if event.pruned:
             yield from self.history.tell("pruned", uids=event.pruned, experts=experts, why=event.sentence)
@@ -287,7 +287,7 @@ class Streamer(Run):
         yield from self.checkpoints.attempt(kind)
 
     def _rescue(self, rescue: Rescue) -> Iterator[Message]:
-        yield _log("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
+        yield note("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
         if rescue.act == "skip":
             return
         schedule, left, val = self.schedule, self.done, self.progress.val
@@ -339,12 +339,3 @@ class Streamer(Run):
         return protocol.Window(
             step=self.steps, chars=self.chars, context=self.context, ceiling=self.schedule.ceiling
         )
-
-
-def _part(state: Mapping[str, Any], key: str) -> dict[str, Any]:
-    part = state.get(key)
-    return part if isinstance(part, dict) else {}
-
-
-def _log(topic: str, text: str, level: str = "info") -> Log:
-    return Log(at=time.time(), level=level, topic=topic, text=text)

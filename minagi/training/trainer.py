@@ -16,7 +16,7 @@ from minagi.config import LoadedSettings, Model
 from minagi.errors import MinagiError, UsageError
 from minagi.finite import number
 from minagi.model.loss import Loss
-from minagi.protocol import Log, Message
+from minagi.protocol import Message
 from minagi.text.corpus import Corpus
 from minagi.text.lanes import LaneReader, WindowOfText
 from minagi.text.watch import CorpusWatcher
@@ -32,7 +32,7 @@ from minagi.training.ours import OURS, ours_of, texts
 from minagi.training.probe import probe
 from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
-from minagi.training.run import Run
+from minagi.training.run import Run, note
 from minagi.training.samples import Sampling, heading
 from minagi.training.selection import Selection
 from minagi.training.signal import GradSignal
@@ -160,7 +160,7 @@ class Trainer(Run):
         yield report.hello(self.engine, self.settings, self.progress, self.start, self.window)
         yield from report.found(self.corpus)
         for sentence in self.start.notice.splitlines():
-            yield _log("run", sentence)
+            yield note("run", sentence)
         yield report.window(self.progress, self.window)
         yield self.selection.waiting(self.progress)
         yield from self.figures()
@@ -184,7 +184,7 @@ class Trainer(Run):
         began = self._clock()
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
-            yield _log("files", sentence, "warning")
+            yield note("files", sentence, "warning")
         lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
         made = self.stepper.make(text, lr, self.steps, self.chars)
         if made.norm is None:
@@ -207,7 +207,7 @@ class Trainer(Run):
         if moved is not None:
             yield report.window(self.progress, self.window, moved)
             if moved.grew and moved.context == self.window.ceiling:
-                yield _log("window", moved.sentence)
+                yield note("window", moved.sentence)
         if self._measuring.due:
             self._measuring.begin(self.corpus, self.window.context)
         if self.sampling.due:
@@ -222,7 +222,7 @@ class Trainer(Run):
     def _select(self) -> Iterator[Message]:
         event = self.selection.decide(self.progress, self.progress.gap)
         yield event
-        yield _log("pool", event.sentence)
+        yield note("pool", event.sentence)
         yield from self.figures()
         if (event.born or event.pruned) and self.start.pool_checkpoint:
             yield from self.checkpoints.begin("auto")
@@ -237,12 +237,12 @@ class Trainer(Run):
         self.corpus = change.corpus
         self.reader.replace_corpus(change.corpus, change.changed)
         yield protocol.CorpusFound(**change.corpus.summary())
-        yield _log("files", report.change_sentence(change))
+        yield note("files", report.change_sentence(change))
 
     # -------------------------------------------------------------------------------- going back
 
     def _rescue(self, rescue: Rescue) -> Iterator[Message]:
-        yield _log("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
+        yield note("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
         if rescue.act == "skip":
             return
         factor, context = self.rate.factor, self.window.context  # a second way back starts below the first
@@ -369,7 +369,3 @@ def _window_of(model: Model) -> WindowGrowth:
         every_chars=model.context_every_chars,
         gain_min=model.context_gain_min,
     )
-
-
-def _log(topic: str, text: str, level: str = "info") -> Log:
-    return Log(at=time.time(), level=level, topic=topic, text=text)
