@@ -189,8 +189,7 @@ class ExpertSlots:
         """Renew the compute copies of these slots after their fp32 weights changed."""
         if self.dtype == torch.float32:
             return
-        for level in self.levels:
-            used = (level.up_a, level.down_a) if self._average_used else (level.up, level.down)
+        for level, used in zip(self.levels, self.in_use(), strict=True):
             for low, full in zip((level.up_low, level.down_low), used, strict=True):
                 if len(slots) == self.count:
                     low.copy_(full)

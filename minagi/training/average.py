@@ -22,12 +22,11 @@ EVERY = 1_024  # characters between two updates; a newborn's come sooner
 
 class Averages:
     """Means of every weight since birth: the trunk's and routers' are kept here, the experts' with the
-    experts. `longest` is the most characters a mean spans."""
+    experts. `longest` is the most characters a mean spans. There are none before the first `load`."""
 
     def __init__(self, net: Network, pool: ExpertPool, longest: int) -> None:
         self.net, self.pool, self.longest = net, pool, longest
-        # Whichever of weights and means the network does not hold now.
-        self._other = {name: parameter.detach().clone() for name, parameter in net.named_parameters()}
+        self._other: dict[str, Tensor] = {}  # whichever of weights and means the network does not hold now
         self._in_use = False
         pool.use_weights = self._forward_begins
 
