@@ -153,13 +153,20 @@ async def _run(app: MinagiApp) -> int:
         loop.add_signal_handler(number, app.signalled, number)
     try:
         await app.run_async()
+    except Exception as error:  # the edge of the program: a defect is logged whole and told in a sentence
+        app._handle_exception(error)
     finally:
         _write(terminal.RESTORE_TITLE)
         if app.source.live and not app.source.recorded:
             _say("Saving what was learned…")
         for number in _SIGNALS:
             loop.add_signal_handler(number, app.source.hurry)
-        await app.finish()
+        try:
+            await app.finish()
+        except Exception as error:  # the worker saves all the same: its commands have come to an end
+            app._handle_exception(error)
+        if app.defect:
+            _say(app.defect)
         if app.state.failure:
             _say(app.state.failure)
         elif app.state.parting:

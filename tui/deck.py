@@ -148,6 +148,6 @@ def bindings(table: tuple[Key, ...]) -> list[Binding]:
         for key in entry.keys:
             priority = entry.where == "text" and len(key) > 1 and entry.action != "interrupt"
             # the key that begins typing acts at once: what is typed after it must not be taken for keys
-            priority = priority or entry.action == "chat"
+            priority = priority or entry.acts == "chat"
             made.append(Binding(key, entry.run, entry.label, show=False, priority=priority))
     return made

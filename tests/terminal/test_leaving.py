@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,6 +14,13 @@ from terminal_program import CTRL_C, CTRL_Q, ENTER, LOOK, Program
 
 pytestmark = pytest.mark.pty
 Start = Callable[..., Program]
+BROKEN = """
+import sys
+from tui.shell import MinagiApp
+from tui.app import main
+MinagiApp.action_units = lambda self: 1 / 0
+sys.exit(main())
+"""
 
 
 def until_dead(program: Program, worker: psutil.Process) -> None:
@@ -97,4 +105,19 @@ def test_a_killed_app_takes_its_worker_along_in_order(made: Place, start: Start)
     killed = time.monotonic()
     until_dead(app, worker)
     assert time.monotonic() - killed < 10
+    assert made.saved_step() >= seen
+
+
+def test_a_defect_of_the_app_is_told_in_a_sentence_and_the_worker_saves(made: Place, start: Start) -> None:
+    app = start(made, "python", "-c", BROKEN, "text.txt", "--weights", "w", "--yes")
+    seen = app.until_step()
+    worker = app.worker
+    app.press("u")
+    assert app.end() == 1
+    assert app.left_on() == []
+    assert "Traceback" not in app.parting
+    assert "Something went wrong inside the app (ZeroDivisionError: division by zero)." in app.parting
+    log = app.parting.partition("The log has the details: ")[2].split("\n")[0].strip()
+    assert "ZeroDivisionError" in Path(log).read_text()
+    assert not worker.is_running()
     assert made.saved_step() >= seen

@@ -72,11 +72,10 @@ def told(app: MinagiApp) -> str:
 # ---------------------------------------------------------------------------------------- saying
 
 
-@pytest.mark.parametrize("key", ["i", "slash"])
-async def test_talking(key: str) -> None:
+async def test_talking() -> None:
     fake = source()
     async with opened(fake) as (app, pilot):
-        await pilot.press(key)
+        await pilot.press("i")
         assert isinstance(app.focused, ChatInput)
         await pilot.press(*"hi q s", "ctrl+j", *"3", "enter")
         assert fake.sent == [p.Write(1, "hi q s\n3", 400, False, 2.5)]
@@ -328,10 +327,28 @@ async def test_commands_open_screens() -> None:
         assert isinstance(app.screen, RevertScreen)
 
 
+async def test_a_command_typed_outside_the_field_is_one() -> None:
+    """The slash opens the field and stands in it, however fast the rest is typed behind it."""
+    fake = source()
+    async with opened(fake) as (app, pilot):
+        for key in ("slash", *"learn off", "enter"):
+            app.post_message(events.Key(key, "/" if key == "slash" else key if len(key) == 1 else None))
+        await pilot.pause()
+        await pilot.pause()
+        assert fake.sent == [p.Set(1, "learn_from_chat", False)]
+        assert app.chat_pane.input.text == ""
+
+
+async def test_a_slash_pressed_on_a_draft_joins_it() -> None:
+    async with opened(source()) as (app, pilot):
+        await pilot.press("i", *"a b", "escape", "slash", *"c")
+        assert app.chat_pane.input.text == "a b/c"
+
+
 async def test_commands_are_suggested_and_completed() -> None:
     async with opened(source()) as (app, pilot):
         commands, field = app.query_one("#chat-commands", Static), app.chat_pane.input
-        await pilot.press("i", "slash")
+        await pilot.press("slash")
         assert all(name in str(commands.visual) for name in ("/save", "/learn", "/quit"))
         await pilot.press(*"sa")
         assert "Save a checkpoint now" in str(commands.visual)

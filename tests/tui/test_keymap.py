@@ -20,7 +20,7 @@ def test_the_keys_of_the_design_are_there() -> None:
     keys = {one: key.action for key in TABLE for one in key.keys}
     wanted = {
         "space": "pause", "ctrl+s": "checkpoint", "s": "checkpoint", "S": "name_checkpoint", "r": "revert",
-        "i": "chat", "slash": "chat", "tab": "next_pane", "enter": "maximise", "f": "maximise",
+        "i": "chat", "slash": "command", "tab": "next_pane", "enter": "maximise", "f": "maximise",
         "y": "log_axis", "u": "units", "e": "evaluate", "question_mark": "help", "f1": "help",
         "ctrl+p": "command_palette", "q": "leave", "ctrl+q": "leave", "ctrl+c": "interrupt",
         "c": "copy_reply", "ctrl+e": "export", "t": "learn", "g": "go_on", "ctrl+g": "go_on", "a": "manner",

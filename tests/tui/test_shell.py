@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import fake_run as fr
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Button
 
 from minagi import protocol as p
 from minagi.config import Ui
+from tui.client import Deliver
 from tui.keymap import PANES
+from tui.logbook import Logbook
 from tui.panes.pool import PoolPane
 from tui.screens.help import HelpScreen
 from tui.screens.name import NameScreen
@@ -190,7 +194,7 @@ async def test_quitting_asks_and_saves() -> None:
 
 
 async def test_quitting_without_saving() -> None:
-    fake = source()
+    fake = source(fr.metrics(900, random.Random(0)))
     async with fr.opened(fake) as (_, pilot):
         await press(pilot, "q", "right", "enter")
         assert fake.closed == [False]
@@ -202,6 +206,19 @@ async def test_staying() -> None:
         await press(pilot, "q", "left", "enter")
         assert fake.closed == []
         assert app.is_running
+
+
+async def test_when_everything_is_saved_there_is_nothing_to_choose() -> None:
+    """What is read while the question stands is saved all the same."""
+    fake = source()
+    async with fr.opened(fake) as (app, pilot):
+        await press(pilot, "q")
+        assert [str(button.label) for button in app.screen.query("Button").results(Button)] == [
+            "Quit",
+            "Stay",
+        ]
+        await press(pilot, "enter")
+        assert fake.closed == [True]
 
 
 async def test_a_dry_run_has_nothing_to_save() -> None:
@@ -253,6 +270,35 @@ async def test_a_signal_leaves_at_once_and_the_worker_saves_after() -> None:
     assert app.return_code == 143
     await app.finish()
     assert fake.closed == [True]
+
+
+@pytest.mark.parametrize("where", ["a handler", "the source"])
+async def test_a_defect_is_a_sentence_that_names_the_log(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("a widget\x1b[2J broke")
+
+    async def run(deliver: Deliver) -> None:
+        fake.live = True
+        broken()
+
+    fake = source()
+    if where == "a handler":
+        monkeypatch.setattr(MinagiApp, "action_units", broken)
+    else:
+        monkeypatch.setattr(fake, "run", run)
+    app = MinagiApp(fake, Ui(), clock=fr.Clock(), logbook=Logbook(tmp_path / "app.log"))
+    with pytest.raises(ValueError, match="broke"):
+        async with app.run_test() as pilot:
+            await pilot.pause()
+            await press(pilot, "u")
+    await app.finish()
+    assert app.return_code == 1
+    assert fake.closed == [True], "the worker saves"
+    assert "\x1b" not in app.defect and "app.log" in app.defect and "\n" not in app.defect
+    log = (tmp_path / "app.log").read_text()
+    assert "Traceback" in log and "ValueError: a widget" in log
 
 
 async def test_a_recording_is_left_without_a_question() -> None:

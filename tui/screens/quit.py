@@ -33,6 +33,8 @@ class QuitScreen(Dialog[str]):
         stay = ("stay", "Stay")
         if dry:
             self.choices = (("discard", "Quit"), stay)
+        elif not frame.state.metrics.unsaved_chars:
+            self.choices = (("save", "Quit"), stay)  # what is read while this stands is saved too
         else:
             self.choices = (
                 ("save", "Save and quit"),

@@ -14,11 +14,14 @@ from textual.screen import Screen
 
 from minagi import protocol
 from minagi.config import Ui
+from minagi.errors import EXIT_FAILED
 from minagi.protocol import Command, Message
+from minagi.worker.logfile import open_log
+from tui import defects
 from tui.client import Source
 from tui.deck import Desk, bindings
 from tui.keymap import TABLE, Key
-from tui.logbook import Logbook
+from tui.logbook import Logbook, usual_place
 from tui.panes.base import Frame, Pane, View
 from tui.panes.chat import ChatPane
 from tui.panes.chat_input import ChatInput
@@ -67,6 +70,7 @@ class Core(App[None], inherit_bindings=False):
         self.state = initial(clock(), recent_span)
         self.view = View(strength=strength, charts=charts)
         self.running: asyncio.Task[None] | None = None
+        self.defect = ""  # what there is to say of an exception that ended the app
         self._desk = Desk(table, ui)
         self._drawn = False  # the first frame was drawn
         self._early_exit: int | None = None  # status of an exit asked for before that
@@ -99,6 +103,8 @@ class Core(App[None], inherit_bindings=False):
 
     def exit(self, result: None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
         """Leave. Textual fails when told to while it still mounts, so before the first frame it waits."""
+        if self.defect:
+            return  # it is being left already, and not in order
         if self._drawn:
             super().exit(result, return_code, message)
         else:
@@ -106,7 +112,32 @@ class Core(App[None], inherit_bindings=False):
 
     def start(self) -> None:
         """Start the source, or start it again."""
-        self.running = asyncio.create_task(self.source.run(self.fold))
+        self.running = self.watched(asyncio.create_task(self.source.run(self.fold)))
+
+    def watched(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
+        """A task whose defects are the app's."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            error = None if task.cancelled() else task.exception()
+            if isinstance(error, Exception):
+                self._handle_exception(error)
+
+        task.add_done_callback(ended)
+        return task
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual calls this for whatever a handler or a widget lets through, and would print the traceback.
+
+        Here it goes to the log; the worker saves and ends as for any other way out.
+        """
+        if self._exception is None:  # as Textual's own does: its test harness raises it
+            self._exception = error
+            self._exception_event.set()
+        if not self.defect:
+            file = self.logbook.path if self.logbook is not None else open_log(usual_place())
+            self.defect = defects.told(error, file)
+        self._return_code = EXIT_FAILED
+        self._close_messages_no_wait()
 
     def fold(self, event: Message) -> None:
         """Take one event in; drawing comes later."""

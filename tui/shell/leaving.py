@@ -114,7 +114,7 @@ class Leaving(Core):
         if self._departure is not None:
             return
         self.push_screen(LeavingScreen(save, self.clock()))
-        self._departure = asyncio.create_task(self._close(save))
+        self._departure = self.watched(asyncio.create_task(self._close(save)))
 
     async def _close(self, save: bool) -> None:
         await self.source.close(self.fold, save)

@@ -18,9 +18,12 @@ _WRITING = "It is still writing; esc stops it."
 class Talking(Core):
     """Talk to the model, choose how it answers, keep what was said."""
 
-    def action_chat(self) -> None:
+    def action_chat(self, begin: str = "") -> None:
+        """Give the text field the focus, with what the key itself began."""
         self._desk.deck.choose("chat")
         self.screen.set_focus(self.chat_pane.input, scroll_visible=False)
+        if begin:
+            self.chat_pane.input.put(begin)
 
     def action_leave_chat(self) -> None:
         if self.typing and self.state.reply is not None:
