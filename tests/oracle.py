@@ -64,6 +64,7 @@ class OracleText:
     layers: list[list[tuple[Tensor, Tensor]]]
     position: int = 0
     vote: Tensor | None = None
+    seen: list[int] = field(default_factory=list)  # every id that was read
 
     def detach(self) -> None:
         """No gradient reaches what was read so far."""
@@ -105,7 +106,10 @@ def run(
     done = Pass(model, text, training)
     p, shape = model.parameters, model.shape
     first = text.position
-    x = torch.stack([p["tok_emb.weight"][i] for i in ids])
+    text.seen.extend(ids)
+    x = torch.stack(
+        [p["tok_emb.weight"][i] + _ngrams(model, text.seen[: first + t + 1]) for t, i in enumerate(ids)]
+    )
     layer = 0
     for block in range(shape.n_prelude):
         x = _dense_block(model, f"prelude.{block}", x, text.layers[layer], first)
@@ -209,6 +213,19 @@ def loss(
 
 
 # ---------------------------------------------------------------------------------------------- parts
+
+
+def _ngrams(model: Oracle, seen: list[int]) -> Tensor:
+    """The rows of the n-grams that end with the last of `seen`, summed: the hash of an n-gram is a number in
+    base MULTIPLIER, its newest character first, taken modulo a prime; absent characters are 0."""
+    shape, total = model.shape, torch.zeros(model.shape.d_model, dtype=torch.float64)
+    backwards = [symbol + 1 for symbol in reversed(seen)] + [0] * shape.ngram
+    for n in range(2, shape.ngram + 1):
+        hashed = sum(s * 0x2E6F1A35 ** (n - 1 - i) for i, s in enumerate(backwards[:n])) % (2**31 - 1)
+        total = (
+            total + model.parameters["ngram.weight"][(n - 2) * shape.ngram_rows + hashed % shape.ngram_rows]
+        )
+    return total
 
 
 def _norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -369,6 +386,7 @@ class OracleAdam:
     beta2: float
     decay: float
     clip: float
+    ngram_lr_mult: float = 0.0
     m: dict[object, Tensor] = field(default_factory=dict)
     v: dict[object, Tensor] = field(default_factory=dict)
     steps: dict[object, float] = field(default_factory=dict)
@@ -376,7 +394,7 @@ class OracleAdam:
 
     def step(self, model: Oracle, admitted: Sequence[int], lr: float, trunk_lr: float) -> float:
         """Step every parameter and the admitted experts by their gradients; the norm before clipping."""
-        stepped: dict[object, Tensor] = dict(model.parameters)
+        stepped: dict[object, Tensor] = {n: w for n, w in model.parameters.items() if n != "ngram.squares"}
         stepped |= {(e, name): w for e in admitted for name, w in model.experts[e].items()}
         grads = {key: torch.zeros_like(w) if w.grad is None else w.grad for key, w in stepped.items()}
         norm = math.sqrt(sum(float((g.detach() ** 2).sum()) for g in grads.values()))
@@ -386,6 +404,9 @@ class OracleAdam:
             if not expert:
                 self.steps[key] = t
             g = grads[key] / max(norm / self.clip, 1.0)
+            if key == "ngram.weight":
+                _adagrad(w, model.parameters["ngram.squares"], g, lr * self.ngram_lr_mult)
+                continue
             m = 0.9 * self.m.get(key, torch.zeros_like(g)) + 0.1 * g
             v = self.beta2 * self.v.get(key, torch.zeros_like(g)) + (1 - self.beta2) * g * g
             self.m[key], self.v[key] = m, v
@@ -399,6 +420,15 @@ class OracleAdam:
             for w in weights.values():
                 w.grad = None
         return norm
+
+
+@torch.no_grad()
+def _adagrad(rows: Tensor, squares: Tensor, grad: Tensor, rate: float) -> None:
+    """One sum of mean squares a row; rows without a gradient stay."""
+    for place in range(rows.shape[0]):
+        if bool((grad[place] != 0).any()):
+            squares[place] += (grad[place] ** 2).mean()
+            rows[place] -= rate * grad[place] / (torch.sqrt(squares[place]) + 1e-10)
 
 
 def _of_the_pool(name: str) -> bool:

@@ -168,9 +168,14 @@ def case_of(
     min_steps: int = 1,
     halt_thresh: float = 0.6,
     freeze: bool = True,
+    ngram: int = 0,
+    ngram_rows: int = 5,
 ) -> Case:
     """A case by its sizes; the text is drawn from the seed."""
-    shape = Shape(d_model, n_head, 5, n_prelude, n_recur, n_coda, max_steps, width, expert_depth, top_k)
+    shape = Shape(
+        d_model, n_head, 5, n_prelude, n_recur, n_coda, max_steps, width, expert_depth, top_k,
+        ngram=ngram, ngram_rows=ngram_rows if ngram else 0,
+    )  # fmt: skip
     depth = Depth(
         min_steps=min(min_steps, max_steps),
         halt_prior=0.3,
@@ -212,4 +217,6 @@ def cases(draw: st.DrawFn, freeze: bool | None = None, characters: Sequence[int]
         min_steps=draw(st.integers(1, 3)),
         halt_thresh=draw(st.sampled_from((0.05, 0.2, 0.5, 0.9))),
         freeze=freezing,
+        ngram=draw(st.sampled_from((0, 0, 2, 3, 5))),
+        ngram_rows=draw(st.integers(1, 9)),
     )

@@ -59,6 +59,10 @@ class Model:
     n_prelude: int = _key(2, "dense blocks before the recurrence", low=0, high=256)
     n_recur: int = _key(1, "blocks in one row of the recurrence", low=1, high=64)
     n_coda: int = _key(0, "dense blocks after a row, before reading out", low=0, high=64)
+    ngram: int = _key(
+        0, "longest n-gram with an embedding of its own beside each character's; 0 is none", low=0, high=32
+    )
+    ngram_rows: int = _key(8_192, "rows that n-grams of each length share", low=1, high=1 << 24)
     max_steps: int = _key(24, "the most rows a character may take", low=1, high=1_024)
     min_steps: int = _key(1, "the fewest rows a character takes", low=1, high=1_024)
     halt_prior: float = _key(
@@ -115,6 +119,7 @@ class Training:
     chunk: int = _key(2_048, "characters the cursor moves on in a step", low=1, high=_MILLION)
     lr: float = _key(3.0e-4, "learning rate of the pool", above=0.0, high=1.0)
     trunk_lr_mult: float = _key(0.1, "the trunk's rate, as a multiple of lr", low=0.0, high=100.0)
+    ngram_lr: float = _key(0.03, "learning rate of the n-gram embeddings", above=0.0, high=10.0)
     weight_decay: float = _key(0.1, "weight decay, on matrices only", low=0.0, high=10.0)
     clip: float = _key(1.0, "largest norm of the gradient", above=0.0, high=_MILLION)
     beta2: float = _key(0.95, "Adam's memory of squared gradients", low=0.0, high=0.99999)

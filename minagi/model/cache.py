@@ -13,16 +13,25 @@ class Text:
 
     `vote` [E] is what its characters have asked for so far; `tally` [rows, E] the same in full
     probabilities, kept only where experts are drawn (select_temperature > 0). Keys and values are
-    [layers, 2, capacity, H, hd] in the compute precision, of which `position` characters are filled.
+    [layers, 2, capacity, H, hd] in the compute precision, of which `position` characters are filled. `before`
+    are the last ids read, as many as an n-gram looks back on.
     """
 
     def __init__(self, shape: Shape, dtype: torch.dtype, device: torch.device, capacity: int = 64) -> None:
         self.position = 0
+        self._reach = max(shape.ngram - 1, 0)
+        self.before = torch.empty(0, dtype=torch.long, device=device)
         self.vote: Tensor | None = None
         self.tally: Tensor | None = None
         self._kv = torch.empty(
             shape.cache_layers, 2, capacity, shape.n_head, shape.head_size, dtype=dtype, device=device
         )
+
+    def passed(self, ids: Tensor) -> None:
+        """ids [T] were read: the text goes on behind them."""
+        self.position += ids.shape[0]
+        if self._reach:
+            self.before = torch.cat((self.before, ids))[-self._reach :]
 
     def reserve(self, characters: int) -> None:
         """Make room for `characters` more."""

@@ -117,7 +117,7 @@ def _readouts(net: Network, ids: Tensor, forward: Forward, plan: Plan) -> _Reado
             count += yf.shape[0]
             found.append((yf, halt, owner))
     if plan.cached:
-        forward.text.position += ids.shape[0]
+        forward.text.passed(ids)
     yf, halt, owner = (torch.cat(parts) for parts in zip(*found, strict=True))
     return _Readouts(yf, halt, owner, where)
 

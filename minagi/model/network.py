@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from minagi.model.cache import Text
 from minagi.model.layers import Block, Blocks, Linear, LowPrecision, RMSNorm, Rotary, SwiGLU, linear_fp32
+from minagi.model.ngram import NgramEmbedding
 from minagi.model.recurrence import Plan, Row, halting_rows, whole_rows
 from minagi.model.routing import Forward, PoolMlp
 from minagi.model.shape import Depth, Shape
@@ -36,6 +37,7 @@ class Network(nn.Module):
             return Block(d, heads, SwiGLU(d, shape.d_ff, precision), precision)
 
         self.tok_emb = nn.Embedding(shape.vocab_size, d)
+        self.ngram = NgramEmbedding(shape.ngram, shape.ngram_rows, d) if shape.ngram else None
         self.prelude = Blocks(dense() for _ in range(shape.n_prelude))
         self.adapter = Linear(2 * d, d, precision)
         self.recur = Blocks(
@@ -47,6 +49,10 @@ class Network(nn.Module):
         self.halt = nn.Linear(d, 1)
         self.pool = Pool(experts)
         self.rotary = Rotary(shape.head_size, shape.rope_theta)
+
+    def dense_parameters(self) -> list[tuple[str, nn.Parameter]]:
+        """Names and parameters that every step moves and autograd knows: all but the n-gram tables."""
+        return [(name, p) for name, p in self.named_parameters() if p.requires_grad]
 
     @property
     def freezes(self) -> bool:
@@ -66,6 +72,8 @@ class Network(nn.Module):
         past = text.position if text is not None else 0
         factors = self.rotary.factors(past + ids.shape[0], ids.device)[past:]
         x = F.embedding(ids, self.tok_emb.weight)
+        if self.ngram is not None:
+            x = self.ngram(x, ids, ids[:0] if text is None else text.before)
         for layer, block in enumerate(self.prelude):
             x = self.attend_whole(block, x, factors, text, layer)
             x = x + block.mlp(block.ln2(x))
@@ -91,7 +99,8 @@ class Network(nn.Module):
 
 
 def initialise(net: Network, generator: torch.Generator | None = None) -> None:
-    """Fresh weights: N(0, 0.02), outputs scaled down with depth, adapter [I | I], halting late at first."""
+    """Fresh weights: N(0, 0.02), outputs scaled down with depth, adapter [I | I], n-grams nothing yet,
+    halting late at first."""
     shape = net.shape
     blocks = shape.n_prelude + shape.n_recur + shape.n_coda
     with torch.no_grad():
@@ -104,6 +113,8 @@ def initialise(net: Network, generator: torch.Generator | None = None) -> None:
                 parameter.normal_(0, 0.02, generator=generator).mul_(0.01)
             elif name == "halt.bias":
                 parameter.fill_(-2)
+            elif name.startswith("ngram."):
+                parameter.zero_()
             elif name == "pool.gate" or ".ln" in name or name.startswith("ln_f"):
                 parameter.fill_(1)
             elif name.endswith("depth_emb"):

@@ -25,6 +25,8 @@ class Shape:
     top_k: int
     rope_theta: float = 10000.0
     vocab_size: int = VOCAB_SIZE
+    ngram: int = 0  # longest n-gram with an embedding of its own; 0 = none
+    ngram_rows: int = 0  # rows of the table for each length from 2 on
 
     @property
     def head_size(self) -> int:

@@ -101,6 +101,8 @@ class SingleReader:
         position = self.text.position
         factors = net.rotary.factors(position + 1, torch.device("cpu"))[position].numpy()
         x = self._embedding[symbol]
+        if net.ngram is not None:
+            x = x + net.ngram.row([*self.text.before.tolist(), symbol])
         for layer, block in enumerate(self._prelude):
             x = x + self._attend(block, layer, x, factors)
             normed = _normed(x, block.norm2)
@@ -117,7 +119,7 @@ class SingleReader:
             if row == shape.max_steps - 1 or 1 - remaining >= net.depth.halt_thresh:
                 break
         self._carry(self._adapt_state(h) + given, row + 1, factors)
-        self.text.position += 1
+        self.text.passed(torch.tensor([symbol]))
         return self._readout(readout), row + 1
 
     # ----------------------------------------------------------------------------------- the parts

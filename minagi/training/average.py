@@ -22,7 +22,8 @@ EVERY = 1_024  # characters between two updates; a newborn's come sooner
 
 class Averages:
     """Means of every weight since birth: the trunk's and routers' are kept here, the experts' with the
-    experts. `longest` is the most characters a mean spans. There are none before the first `load`."""
+    experts. `longest` is the most characters a mean spans. There are none before the first `load`, and n-gram
+    rows, which settle by themselves, have none."""
 
     def __init__(self, net: Network, pool: ExpertPool, longest: int) -> None:
         self.net, self.pool, self.longest = net, pool, longest
@@ -47,7 +48,7 @@ class Averages:
     def load(self, means: Mapping[str, Tensor] | None) -> None:
         """Take over stored means; None begins them with the weights as they are."""
         self.newest()
-        for name, parameter in self.net.named_parameters():
+        for name, parameter in self.net.dense_parameters():
             mean = parameter.detach() if means is None else means[name]
             self._other[name] = mean.to(parameter.device, copy=True)
 
@@ -61,7 +62,7 @@ class Averages:
             return
         new = max(chars, every)
         share = new / (new + min(SHARE * total, self.longest))
-        for name, parameter in self.net.named_parameters():
+        for name, parameter in self.net.dense_parameters():
             self._other[name].lerp_(parameter, share)
         self.pool.average(share)
 
@@ -72,7 +73,7 @@ class Averages:
     def _forward_begins(self, training: bool) -> None:
         if training is not self._in_use:
             return
-        for name, parameter in self.net.named_parameters():
+        for name, parameter in self.net.dense_parameters():
             parameter.data, self._other[name] = self._other[name], parameter.data
         self._in_use = not training
         self.net.precision.refresh()

@@ -49,7 +49,14 @@ class Engine:
             pool.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, device, averaged
         )
         self.pool = ExpertPool(slots, store, telemetry, pool.ram_cache)
-        self.optimiser = Optimiser(self.net, self.pool, training.beta2, training.weight_decay, training.clip)
+        self.optimiser = Optimiser(
+            self.net,
+            self.pool,
+            training.beta2,
+            training.weight_decay,
+            training.clip,
+            training.ngram_lr / training.lr,
+        )
         self.averages = Averages(self.net, self.pool, training.average_chars) if averaged else None
         self.population = Population(self.net, self.pool, self.optimiser, self.averages)
         self.evaluator = Evaluator(self.net, self.pool, self.routing)
@@ -64,6 +71,7 @@ class Engine:
         shape = Shape(
             model.d_model, model.n_head, model.d_ff, model.n_prelude, model.n_recur, model.n_coda,
             model.max_steps, pool.width, pool.depth, pool.top_k,
+            **_ngrams(model.ngram, model.ngram_rows),
         )  # fmt: skip
         engine = cls(
             store, shape, depth_of(settings, shape), Telemetry(pool.experts), settings, hardware,
@@ -127,7 +135,7 @@ class Engine:
         means = {}
         if self.averages is not None:
             self.averages.newest()
-            means = {name: moments(self.averages.of(name)) for name, _ in self.net.named_parameters()}
+            means = {name: moments(self.averages.of(name)) for name, _ in self.net.dense_parameters()}
         parameters = {name: weights(parameter) for name, parameter in self.net.named_parameters()}
         routers = {name: parameters.pop(name) for name in list(parameters) if _is_router(name)}
         parameters["head.weight"] = parameters["tok_emb.weight"]
@@ -173,6 +181,7 @@ class Engine:
             "ponder_beta": depth.ponder_beta, "halt_prior": depth.halt_prior,
             "halt_thresh": depth.halt_thresh, "halt_freeze": depth.halt_freeze,
             "pool_resident": self.routing.resident,
+            **({"ngram": shape.ngram, "ngram_rows": shape.ngram_rows} if shape.ngram else {}),
         }  # fmt: skip
 
     @property
@@ -184,18 +193,26 @@ class Engine:
     @property
     def copied_bytes(self) -> int:
         """What `state` copies at most, of trunk and card."""
-        trunk = sum(p.numel() for p in self.net.parameters())
-        return (trunk + len(self.pool.resident()) * self.shape.expert_parameters) * self._bytes_each
+        trunk = sum(p.numel() for _, p in self.net.dense_parameters())
+        stepped = trunk + len(self.pool.resident()) * self.shape.expert_parameters
+        return stepped * self._bytes_each + self._ngram_bytes
 
     @property
     def model_bytes(self) -> int:
         """What the model's own files take, snapshots of earlier states aside."""
-        return self.parameters * self._bytes_each
+        dense = sum(p.numel() for _, p in self.net.dense_parameters())
+        stepped = dense + self.pool.experts * self.shape.expert_parameters
+        return stepped * self._bytes_each + self._ngram_bytes
 
     @property
     def expert_bytes(self) -> int:
         """What one more expert takes on disk."""
         return self.shape.expert_parameters * self._bytes_each
+
+    @property
+    def _ngram_bytes(self) -> int:
+        """What the n-gram tables take, in memory and in a checkpoint."""
+        return 0 if self.net.ngram is None else 4 * sum(p.numel() for p in self.net.ngram.parameters())
 
     @property
     def _bytes_each(self) -> int:
@@ -208,8 +225,13 @@ def shape_of(cfg: Mapping[str, Any]) -> Shape:
     return Shape(
         cfg["d_model"], cfg["n_head"], cfg["d_ff"], cfg["n_prelude"], cfg["n_recur"], cfg["n_coda"],
         cfg["max_steps"], cfg["pool_d_ff"], cfg["pool_depth"], cfg["pool_top_k"],
-        float(cfg["rope_theta"]),
+        float(cfg["rope_theta"]), **_ngrams(cfg.get("ngram", 0), cfg.get("ngram_rows", 0)),
     )  # fmt: skip
+
+
+def _ngrams(longest: int, rows: int) -> dict[str, int]:
+    """The shape's n-gram tables; there are none for single characters."""
+    return {"ngram": longest, "ngram_rows": rows} if longest > 1 and rows else {}
 
 
 def depth_of(settings: Settings, shape: Shape) -> Depth:

@@ -1,5 +1,7 @@
 """One AdamW step over the trunk and the experts that the forward was admitted (arXiv:1711.05101).
 
+n-gram rows are stepped by their own rule (`minagi.model.ngram`), at a rate that moves with the others'.
+
 Two groups: the pool (experts, gate, routers, depth_emb) at `lr`, the trunk at a multiple of it.
 Decay on tensors of two or more dimensions only; one norm over everything clips the gradient.
 Moments are owned here for named parameters, by the slots for experts.
@@ -68,20 +70,30 @@ class Optimiser:
     """AdamW over a network and its pool. Rates are given at each step: the caller controls them."""
 
     def __init__(
-        self, net: Network, pool: ExpertPool, beta2: float, weight_decay: float, clip: float
+        self,
+        net: Network,
+        pool: ExpertPool,
+        beta2: float,
+        weight_decay: float,
+        clip: float,
+        ngram_lr_mult: float = 0.0,
     ) -> None:
         self.net, self.pool = net, pool
         self.beta2, self.weight_decay, self.clip = beta2, weight_decay, clip
-        self.state = {name: Moments.fresh(p) for name, p in net.named_parameters()}
+        self.ngram_lr_mult = ngram_lr_mult  # the n-gram tables' rate, as a multiple of the pool's
+        self.state = {name: Moments.fresh(p) for name, p in net.dense_parameters()}
         self.expert_steps = 0
 
     def gradients(self) -> list[Tensor]:
         """Every gradient the coming step uses; parameters without one get zeros."""
         self.pool.slots.settle_grad()
-        for parameter in self.net.parameters():
+        for _, parameter in self.net.dense_parameters():
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         grads = [p.grad for p in self.net.parameters() if p.grad is not None]
+        rows = None if self.net.ngram is None else self.net.ngram.gradient()
+        if rows is not None:
+            grads.append(rows.grad)
         return grads + self.pool.slots.gradients(self.pool.to_step())
 
     def trunk_gradient(self) -> Tensor:
@@ -100,9 +112,10 @@ class Optimiser:
     @torch.no_grad()
     def step(self, lr: float, trunk_lr: float, norm: float) -> None:
         """Clip to `clip` given the gradient's norm, step what the forward was admitted, clear gradients."""
-        scale = torch.tensor(max(norm / self.clip, 1.0), dtype=torch.float32)
+        clipped = max(norm / self.clip, 1.0)
+        scale = torch.tensor(clipped, dtype=torch.float32)
         groups = {(pool, decays): _Stepped.empty() for pool in (True, False) for decays in (True, False)}
-        for name, parameter in self.net.named_parameters():
+        for name, parameter in self.net.dense_parameters():
             state = self.state[name]
             assert parameter.grad is not None
             group = groups[in_pool_group(name), parameter.dim() >= 2]
@@ -114,6 +127,8 @@ class Optimiser:
         for (pool, decays), group in groups.items():
             if group.weights:
                 self._call(group, lr if pool else trunk_lr, self.weight_decay if decays else 0.0, scale)
+        if self.net.ngram is not None:
+            self.net.ngram.step(lr * self.ngram_lr_mult, clipped)
         self.expert_steps += 1
         self.net.precision.refresh()
         self.pool.stepped()
@@ -131,6 +146,8 @@ class Optimiser:
         grads = [parameter.grad for parameter in self.net.parameters() if parameter.grad is not None]
         if grads:
             torch._foreach_zero_(grads)
+        if self.net.ngram is not None:
+            self.net.ngram.forget()
 
     def skip(self) -> None:
         """Give this gradient up."""
@@ -145,7 +162,7 @@ class Optimiser:
 
     def load(self, saved: Mapping[str, tuple[Tensor | None, Tensor | None, float]]) -> None:
         """Take over stored moments, of the parameters' shapes; where there are none they start anew."""
-        for name, parameter in self.net.named_parameters():
+        for name, parameter in self.net.dense_parameters():
             m, v, t = saved.get(name, (None, None, 0.0))
             state = Moments.fresh(parameter)
             if m is not None and v is not None:

@@ -51,6 +51,8 @@ _WHOLE = {
     "n_recur": (1, 1 << 8),
     "n_coda": (0, 1 << 8),
     "max_steps": (1, 1 << 16),
+    "ngram": (0, 1 << 6),
+    "ngram_rows": (0, 1 << 28),
     "min_steps": (0, 1 << 16),
     "bptt_window": (0, 1 << 16),
 }
@@ -175,7 +177,20 @@ def core_shapes(shape: Mapping[str, Any]) -> Shapes:
     shapes["halt.weight"] = (1, d)
     shapes["halt.bias"] = (1,)
     shapes["head.weight"] = (shape["vocab_size"], d)
-    return shapes
+    return {**shapes, **ngram_shapes(shape)}
+
+
+def ngram_shapes(shape: Mapping[str, Any]) -> Shapes:
+    """The n-gram tables in core.npz and the sums of squares by which their rows are stepped, where the model
+    has them: no moments and no averages belong to these."""
+    rows = max(shape.get("ngram", 0) - 1, 0) * shape.get("ngram_rows", 0)
+    return {"ngram.weight": (rows, shape["d_model"]), "ngram.squares": (rows,)} if rows else {}
+
+
+def dense_shapes(shape: Mapping[str, Any]) -> Shapes:
+    """Every tensor of trunk and routers that Adam steps."""
+    shapes = {**core_shapes(shape), **router_shapes(shape, shape["pool_experts"])}
+    return {name: size for name, size in shapes.items() if name not in ngram_shapes(shape)}
 
 
 def router_shapes(shape: Mapping[str, Any], experts: int) -> Shapes:

@@ -86,7 +86,7 @@ def read_optim(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Optim:
 
     A tensor whose shape no longer fits starts anew, (None, None, 0). The slots' own moments are not read.
     """
-    shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
+    shapes = layout.dense_shapes(shape)
     optim: Optim = {}
     for key in archive.names:
         name, _, kind = key.rpartition("|")
@@ -123,7 +123,7 @@ def read_expert(
 
 def read_average(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays | None:
     """The averages of the trunk and the routers, from optim.npz; None unless all of them are there."""
-    shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
+    shapes = layout.dense_shapes(shape)
     shapes.pop("head.weight")
     return _average(archive, "{}|a", shapes, check)
 
@@ -189,6 +189,8 @@ def _weight(archive: Npz, name: str, size: tuple[int, ...], check: bool) -> np.n
     if member.dtype.kind != "f":
         raise FileFault(archive.path, f"holds {name!r} as {member.dtype}; real numbers were expected")
     array = archive.read(member, check=check).astype(np.float32, copy=False)
+    if check and name == "ngram.squares" and array.size and array.min() < 0:
+        raise FileFault(archive.path, f"is damaged: {name!r}, sums of squares, holds negative numbers")
     return _finite(archive.path, name, array) if check else array
 
 
@@ -281,7 +283,7 @@ def write_routers(path: Path, routers: Mapping[str, np.ndarray], shape: Mapping[
 def write_optim(path: Path, optim: Optim, average: Arrays, shape: Mapping[str, Any]) -> int:
     """Makes optim.npz: `|t` of every entry, `|m` and `|v` of those that have moments, `|a` of what is
     averaged; its size."""
-    shapes = {**layout.core_shapes(shape), **layout.router_shapes(shape, shape["pool_experts"])}
+    shapes = layout.dense_shapes(shape)
     arrays: Arrays = {}
     for name, (m, v, t) in optim.items():
         arrays[f"{name}|t"] = np.array(float(t))

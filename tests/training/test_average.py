@@ -109,7 +109,8 @@ def test_held_out_text_is_read_with_the_averages(home: Home) -> None:
     kept = averages(opened)
     with torch.no_grad():
         for name, parameter in engine.net.named_parameters():
-            parameter.copy_(torch.from_numpy(kept[name]))
+            if parameter.requires_grad:
+                parameter.copy_(torch.from_numpy(kept[name]))
     for uid in engine.pool.telemetry.uid:
         mean = {name.split()[1]: kept[name] for name in kept if name.startswith(f"{uid} ")}
         if uid in engine.pool.resident():

@@ -21,6 +21,8 @@ from minagi.weights import Store
 CPU = Hardware("cpu", "test", "fp32", 1, 10**12, False, False, "")
 SHAPE = Shape(16, 2, 24, 1, 1, 0, 4, 8, 1, 2)
 
+NGRAM = 2 * 40 * (16 + 1)  # numbers of the n-gram tables and their sums of squares
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
@@ -49,7 +51,7 @@ def test_initialisation(home: Home, store: Store) -> None:
             assert value.tolist() == [-2]
         elif name == "halt.weight":
             assert 0.5 < float(value.std()) / 2e-4 < 1.5
-        elif name.endswith("depth_emb"):
+        elif name.endswith("depth_emb") or name.startswith("ngram."):
             assert not value.any()
         elif value.dim() == 1:
             assert bool((value == 1).all()), name
@@ -157,7 +159,7 @@ def test_counting(home: Home, store: Store) -> None:
     trunk = sum(p.numel() for p in engine.net.parameters())
     assert engine.parameters == trunk + 7 * 3 * 8 * 16
     assert engine.expert_bytes == 3 * 8 * 16 * 8
-    assert engine.model_bytes == engine.parameters * 8
+    assert engine.model_bytes == (engine.parameters - NGRAM) * 8 + NGRAM * 4
 
 
 def test_averages_count_among_the_bytes_that_growth_may_take(home: Home) -> None:
@@ -167,7 +169,7 @@ def test_averages_count_among_the_bytes_that_growth_may_take(home: Home) -> None
     engine = session.engine
     uid = engine.pool.resident()[0]  # a newborn that no step changed has no average yet
     session.close()
-    assert engine.model_bytes == engine.parameters * 10
+    assert engine.model_bytes == (engine.parameters - NGRAM) * 10 + NGRAM * 4
     with np.load(home.weights / "experts" / f"e{uid:05d}.npz") as arrays:
         assert engine.expert_bytes == sum(array.nbytes for array in arrays.values())
 

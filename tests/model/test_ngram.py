@@ -1,0 +1,119 @@
+"""n-gram embeddings by themselves. (Their part in a forward is held against the oracle.)"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import case_of, make
+
+from minagi.model.loss import training_loss
+from minagi.model.ngram import PRIME, NgramEmbedding
+from minagi.training.optimiser import Optimiser
+
+symbols = st.lists(st.integers(0, 264), min_size=1, max_size=12)
+
+
+def filled(longest: int = 4, rows: int = 50, d: int = 3) -> NgramEmbedding:
+    table = NgramEmbedding(longest, rows, d)
+    table.weight.copy_(torch.randn(table.weight.shape, generator=torch.Generator().manual_seed(0)))
+    return table
+
+
+def met(table: NgramEmbedding, ids: list[int], grad: float = 1.0) -> None:
+    """A backward pass that hands `grad` to every row that ids [T] choose."""
+    x = torch.zeros(len(ids), table.weight.shape[1], requires_grad=True)
+    table(x, torch.tensor(ids), torch.empty(0, dtype=torch.long)).backward(torch.full_like(x, grad))
+
+
+@given(symbols, st.integers(2, 9), st.integers(1, 1000))
+def test_one_character_at_a_time_gets_the_same_rows(ids: list[int], longest: int, rows: int) -> None:
+    table = filled(longest, rows)
+    together = table(torch.zeros(len(ids), 3), torch.tensor(ids), torch.empty(0, dtype=torch.long))
+    for end in range(1, len(ids) + 1):
+        alone = torch.from_numpy(table.row(ids[:end]))
+        torch.testing.assert_close(alone, together[end - 1])
+
+
+@given(symbols, st.integers(0, 11))
+def test_a_text_read_in_parts_gets_the_same_rows(ids: list[int], cut: int) -> None:
+    table, whole = filled(), torch.tensor(ids)
+    none = whole[:0]
+    expected = table.places(whole, none)
+    assert torch.equal(table.places(whole[cut:], whole[:cut]), expected[:, cut:])
+
+
+def test_rows_lie_in_the_table_of_their_length() -> None:
+    table = filled(longest=5, rows=7)
+    places = table.places(torch.arange(265), torch.empty(0, dtype=torch.long))
+    for length, found in enumerate(places):
+        assert found.min() >= length * 7 and found.max() < (length + 1) * 7
+        assert len(found.unique()) == 7  # spread over all of it
+
+
+def test_different_pairs_rarely_share_a_row() -> None:
+    """All 256 × 256 pairs over as many rows: about a share of 1/e of the rows stays empty for random ones."""
+    table = NgramEmbedding(2, 1 << 16, 1)
+    text = torch.stack((torch.arange(256).repeat_interleave(256), torch.arange(256).repeat(256)), 1).flatten()
+    places = table.places(text, text[:0])[0][1::2]
+    assert len(places.unique()) > 0.6 * (1 << 16)
+    assert PRIME > 1 << 30
+
+
+def test_only_rows_that_were_met_move_and_often_met_ones_move_less() -> None:
+    table = filled(longest=2, rows=1 << 12)
+    before = table.weight.clone()
+    first = table.places(torch.tensor([1, 2]), torch.empty(0, dtype=torch.long)).flatten()
+    met(table, [1, 2])
+    table.step(0.1, 1.0)
+    moved = (table.weight - before).abs().sum(1)
+    assert moved.nonzero().flatten().tolist() == sorted(first.tolist())
+    torch.testing.assert_close(before[first] - table.weight[first], torch.full((2, 3), 0.1))
+    again = table.weight.clone()
+    met(table, [1, 2])
+    table.step(0.1, 1.0)
+    torch.testing.assert_close(again[first] - table.weight[first], torch.full((2, 3), 0.1 / 2**0.5))
+
+
+def test_passes_add_up_and_clipping_divides_them() -> None:
+    one, two = filled(), filled()
+    met(one, [5, 6, 5, 6], 2.0)
+    met(two, [5, 6, 5, 6], 1.0)
+    assert two.gradient() is not None  # summed up in between: the norm asks for it
+    met(two, [5, 6, 5, 6], 1.0)
+    mine, theirs = one.gradient(), two.gradient()
+    assert mine is not None and theirs is not None
+    assert torch.equal(mine.places, theirs.places) and torch.equal(mine.grad, theirs.grad)
+    one.step(0.1, 4.0)
+    two.step(0.1, 1.0)
+    torch.testing.assert_close(one.squares * 16, two.squares)
+
+
+def test_a_gradient_given_up_is_forgotten() -> None:
+    tiny = make(case_of(ngram=3, experts=2, resident=2))
+    assert tiny.net.ngram is not None
+    optimiser = Optimiser(tiny.net, tiny.pool, 0.95, 0.0, 1.0, ngram_lr_mult=1.0)
+    ids = torch.tensor(tiny.case.ids)
+    training_loss(tiny.net, ids[:-1], ids[1:], tiny.forward(training=True), 2, 0.01).total.backward()
+    assert tiny.net.ngram.gradient() is not None
+    optimiser.skip()
+    assert tiny.net.ngram.gradient() is None
+
+
+def test_the_norm_counts_the_rows() -> None:
+    tiny = make(case_of(ngram=3, experts=2, resident=2))
+    optimiser = Optimiser(tiny.net, tiny.pool, 0.95, 0.0, 1.0)
+    ids = torch.tensor(tiny.case.ids)
+    training_loss(tiny.net, ids[:-1], ids[1:], tiny.forward(training=True), 2, 0.01).total.backward()
+    assert tiny.net.ngram is not None and (rows := tiny.net.ngram.gradient()) is not None
+    whole = optimiser.norm()
+    tiny.net.ngram.forget()
+    assert whole**2 == pytest.approx(optimiser.norm() ** 2 + float(rows.grad.norm()) ** 2, rel=1e-5)
+
+
+def test_a_step_without_a_gradient_changes_nothing() -> None:
+    table = filled()
+    before = table.weight.clone()
+    table.step(0.1, 1.0)
+    assert torch.equal(table.weight, before)
