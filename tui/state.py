@@ -147,8 +147,9 @@ class Subject:
     read: int = 0  # in the model's life
     train: float | None = None  # smoothed nats
     held: float | None = None
-    stderr: float | None = None
     before: float | None = None  # held-out when the session began
+    noise: float | None = None  # standard error of the change since then
+    here: bool = False  # it is read now; else the model knows it from before
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ class Inspected(NamedTuple):
     id: int
     signs: tuple[Sign, ...]
     bytes: int
+    unread: int  # bytes of the text that were left out at its end
 
 
 @dataclass(frozen=True)

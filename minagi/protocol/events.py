@@ -16,7 +16,7 @@ class Hello(Message):
     version: int = VERSION
     at: float = 0.0
     pid: int = 0
-    model: str = ""  # the weights directory's name
+    model: str = ""  # the weights directory's name, or that of what is read where it has none of its own
     weights: str = ""  # its full path
     log: str = ""  # path of the worker's log file
     profile: str = ""  # "cpu", … or "" when none was chosen
@@ -332,7 +332,7 @@ class Probed(Message):
 
     type: ClassVar[str] = "probed"
     id: int = 0
-    data: str = ""  # the text's bytes as in ReplyChunk
+    data: str = ""  # the bytes that were read, as in ReplyChunk
     rows: list[int] = field(default_factory=list)
     nats: list[float | None] = field(default_factory=list)  # surprise at each character; null for the first
     experts: list[list[int]] = field(default_factory=list)  # uids of the first row, best first
@@ -340,6 +340,7 @@ class Probed(Message):
     # what would be written after each character, as bytes like `data`: greedy, and with suppression
     raw: list[str] = field(default_factory=list)
     adapted: list[str] = field(default_factory=list)
+    unread: int = 0  # bytes at the text's end that there was no room for
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,18 @@ from minagi.text import alphabet
 from minagi.training.engine import Engine
 from minagi.training.writing import bytes_of
 
-PROBE_MAX = 4_096  # characters
+PROBE_MAX = 4_096  # characters that are read of a text
 
 
 @torch.no_grad()
 def probe(engine: Engine, decoding: Decoding, command: Probe, window: int) -> Probed:
     """Read a text as a new one: rows, surprise, first-row experts, and how each character would go on.
 
-    At most `window` characters are read. Raises UsageError for an empty text.
+    At most `window` characters are read, from its beginning; what is left is counted. Raises UsageError for
+    an empty text.
     """
-    ids = alphabet.encode(bytes_of(command.text), markers=False)[: min(PROBE_MAX, window)]
+    whole = alphabet.encode(bytes_of(command.text), markers=False)
+    ids = whole[: min(PROBE_MAX, window)]
     if not len(ids):
         raise UsageError("There is nothing to inspect: the text is empty.")
     net, pool = engine.net, engine.pool
@@ -47,6 +49,7 @@ def probe(engine: Engine, decoding: Decoding, command: Probe, window: int) -> Pr
         weights=trace.weights.round(decimals=4).tolist(),
         raw=_choices(logits, ids, Suppression(0.0, decoding.adapt_decay, decoding.rep_penalty)),
         adapted=_choices(logits, ids, Suppression(strength, decoding.adapt_decay, decoding.rep_penalty)),
+        unread=len(whole) - len(ids),
     )
 
 

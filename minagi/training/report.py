@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from minagi import protocol
-from minagi.config import Settings
+from minagi.config import Data, Settings
 from minagi.model.loss import Loss
 from minagi.text.corpus import Corpus, shown_path
 from minagi.text.watch import CorpusChange
@@ -21,6 +22,7 @@ from minagi.training.start import Start
 from minagi.training.window import WindowGrowth, WindowMove
 from minagi.units import LN2
 
+UNNAMED = Data().weights.name  # of a directory that nobody chose
 _TIER_LETTERS = {"card": "R", "ram": "M", "disk": "D"}
 
 
@@ -41,14 +43,19 @@ class WindowLike(Protocol):
 
 
 def hello(
-    engine: Engine, settings: Settings, progress: Progress, start: Start, window: WindowLike
+    engine: Engine,
+    settings: Settings,
+    progress: Progress,
+    start: Start,
+    window: WindowLike,
+    text: Sequence[Path] = (),
 ) -> protocol.Hello:
-    """First words."""
+    """First words of a run that reads the paths of `text`."""
     hardware, shape = engine.hardware, engine.shape
     return protocol.Hello(
         at=time.time(),
         pid=os.getpid(),
-        model=engine.store.path.name,
+        model=name_of(engine.store.path, text),
         weights=str(engine.store.path),
         log=start.log,
         profile=start.profile,
@@ -73,6 +80,14 @@ def hello(
         gain_min=window.gain_min,
         memory_budget=hardware.memory_budget,
     )
+
+
+def name_of(weights: Path, text: Sequence[Path]) -> str:
+    """What to call a model: its directory's name, or what it reads where nobody gave the directory one."""
+    read = [name for path in text if (name := Path(os.path.normpath(path)).name)]
+    if weights.name != UNNAMED or not read:
+        return weights.name
+    return read[0] if len(read) == 1 else f"{read[0]} + {len(read) - 1}"
 
 
 def found(corpus: Corpus) -> Iterator[protocol.Message]:

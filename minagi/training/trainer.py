@@ -157,7 +157,9 @@ class Trainer(Run):
 
     def greet(self) -> Iterator[Message]:
         """Who this is, what there is to read, and how things stand."""
-        yield report.hello(self.engine, self.settings, self.progress, self.start, self.window)
+        yield report.hello(
+            self.engine, self.settings, self.progress, self.start, self.window, self.corpus.paths
+        )
         yield from report.found(self.corpus)
         for sentence in self.start.notice.splitlines():
             yield note("run", sentence)

@@ -174,7 +174,9 @@ def test_a_probe_tells_how_it_would_go_on_raw_and_adapted(session: Session) -> N
 
 
 def test_a_probe_reads_no_more_than_the_window(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(session.probe(protocol.Probe(id=1, text="y" * 500)).rows) == session.window.context
+    read = session.probe(protocol.Probe(id=1, text="y" * 500))
+    assert len(read.rows) == session.window.context
+    assert len(read.rows) + read.unread == 500, "what was left out is counted"
     monkeypatch.setattr(probe_module, "PROBE_MAX", 5)
     assert len(session.probe(protocol.Probe(id=1, text="y" * 500)).rows) == 5
     assert len(session.probe(protocol.Probe(id=1, text="z")).rows) == 1

@@ -16,7 +16,7 @@ from minagi.text.collect import collect
 from minagi.training.elsewhere import elsewhere
 from minagi.training.history import History
 from minagi.training.progress import Before, Progress
-from minagi.training.report import found, reckoning
+from minagi.training.report import found, name_of, reckoning
 
 
 @pytest.fixture
@@ -226,3 +226,17 @@ def test_experts_born_are_saved_at_once_or_when_it_is_due(home: Home) -> None:
         session.close()
         assert any(event.born for event in of(protocol.Growth, said))
         assert bool(of(protocol.Saved, said)) is wanted
+
+
+@pytest.mark.parametrize(
+    ("weights", "text", "name"),
+    [
+        ("/home/ada/models/notes", ["/home/ada/letters"], "notes"),
+        ("/home/ada/weights", ["/home/ada/letters"], "letters"),
+        ("/home/ada/weights", ["/home/ada/letters/.", "/home/ada/poems"], "letters + 1"),
+        ("/home/ada/weights", ["/"], "weights"),
+        ("/home/ada/weights", [], "weights"),
+    ],
+)
+def test_a_model_is_called_by_a_name_somebody_chose(weights: str, text: list[str], name: str) -> None:
+    assert name_of(Path(weights), [Path(path) for path in text]) == name

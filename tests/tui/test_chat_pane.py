@@ -12,7 +12,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from minagi import protocol as p
-from tui.panes.chat_input import PASTE_WHOLE, SENT_MAX, ChatInput
+from tui.panes.chat_input import PASTE_WHOLE, ChatInput
+from tui.panes.typed import SENT_MAX
 from tui.screens.help import HelpScreen
 from tui.screens.revert import RevertScreen
 from tui.shell import MinagiApp

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual import events
 
 from minagi import protocol as p
+from tui.panes.typed import SENT_MAX
 from tui.reducers import reduce
 from tui.reducers.inspect import characters, visible
 from tui.screens.inspect import InspectScreen, ProbeField, Reading, broken, digit, shade
@@ -132,6 +134,41 @@ async def test_a_text_is_asked_for_and_its_reading_shown() -> None:
         assert len(fake.sent) == 2, "enter reads it again from there too"
         await pilot.press("escape")
         assert not isinstance(app.screen, InspectScreen)
+
+
+async def test_what_was_left_out_of_a_long_text_is_told() -> None:
+    fake = fr.FakeSource([fr.hello(), p.Phase("running")])
+    async with fr.opened(fake, size=(80, 24)) as (app, pilot):
+        await pilot.press("p")
+        app.screen.query_one(ProbeField).put("y" * 20_000)
+        await pilot.press("enter")
+        assert fake.sent == [p.Probe(1, "y" * 20_000, 2.5)], "how much is read is the worker's to say"
+        app.fold(probed("y" * 256, unread=19_744))
+        app.fold(p.Ack(1, "probe"))
+        fr.settle(app)
+        assert "only the first 256 of 20,000 bytes were read" in drawn(app)
+
+
+async def test_what_is_too_long_to_be_sent_is_not() -> None:
+    fake = fr.FakeSource([fr.hello()])
+    async with fr.opened(fake) as (app, pilot):
+        await pilot.press("p")
+        app.screen.query_one(ProbeField).post_message(ProbeField.Given("y" * (SENT_MAX + 1)))
+        await pilot.pause()
+        assert fake.sent == []
+        assert "can be sent at once" in list(app._notifications)[-1].message
+
+
+async def test_keys_typed_ahead_keep_their_order() -> None:
+    fake = fr.FakeSource([fr.hello()])
+    async with fr.opened(fake) as (app, pilot):
+        await pilot.press("p")
+        for key in (*"twx", "backspace", *"o", "enter", *"3"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        await pilot.pause()
+        assert fake.sent == [p.Probe(1, "two", 2.5)]
+        assert app.screen.query_one(ProbeField).text == "two3"
 
 
 async def test_nothing_is_asked_for_when_nothing_was_typed() -> None:

@@ -20,6 +20,7 @@ from minagi import protocol as p
 from minagi.config import Ui
 from tui.keymap import PANES
 from tui.reducers import reduce
+from tui.screens.welcome import PACE_STEPS
 from tui.shell import MinagiApp
 from tui.state import AppState, Asked, initial
 
@@ -108,7 +109,7 @@ def after(*keys: str, screen: str = "") -> Callable[[Pilot], Awaitable[None]]:
         shown = pilot.app
         assert isinstance(shown, MinagiApp) and isinstance(shown.source, fr.FakeSource)
         if screen == "welcome":
-            for event in list(fr.story(1)):
+            for event in list(fr.story(PACE_STEPS)):
                 shown.fold(event)
         else:
             shown.state = told()

@@ -10,10 +10,11 @@ from textual.geometry import Size
 from textual.widgets import Static
 
 from minagi import protocol as p
-from tui.panes.base import Frame, View
+from tui.panes.base import Frame, Pane, View
 from tui.panes.header import Header
 from tui.panes.loss import _chart
 from tui.panes.pool import PoolPane
+from tui.panes.subjects import SubjectsPane
 from tui.panes.window import WindowPane
 from tui.reducers import reduce
 from tui.screens.revert import preview
@@ -29,7 +30,7 @@ def state(steps: int = 1300) -> AppState:
     return known
 
 
-def drawn(pane: PoolPane | WindowPane, known: AppState, width: int, height: int) -> str:
+def drawn(pane: Pane, known: AppState, width: int, height: int) -> str:
     frame = Frame(known, View(), NOW)
     pane.frame = frame
     return "\n".join(line.plain for line in pane.draw(frame, Size(width, height)))
@@ -201,6 +202,30 @@ async def test_a_recording_has_nothing_to_go_back_to(key: str) -> None:
         await pilot.press(key)
         assert len(app.screen_stack) == 1
         assert len(fake.sent) == 1
+
+
+# ---------------------------------------------------------------------------------------- subjects
+
+
+def scored(now: float) -> dict[str, float | None]:
+    return {"nats": now, "before": 2.0, "stderr": 0.5, "change_stderr": 0.01}
+
+
+@pytest.mark.parametrize(("now", "worse"), [(2.2, True), (2.005, False), (1.8, False)])
+def test_what_the_model_knows_and_does_not_read_now_stands_apart(now: float, worse: bool) -> None:
+    """By the standard error of the change, which is far below that of either reading."""
+    known = reduce(initial(fr.START), fr.corpus(), NOW)
+    known = reduce(known, p.Subjects({"letters": {"chars": 9}, "old plays": {"chars": 700}}), NOW)
+    told = p.HeldOut(nats=2.0, subjects={"letters": scored(2.0)}, elsewhere={"old plays": scored(now)})
+    for event in (told, p.HeldOut(nats=1.9, subjects={"letters": scored(1.9)})):
+        known = reduce(known, event, NOW)
+    pane = SubjectsPane(6)
+    lines = drawn(pane, known, 60, 10).splitlines()
+    heading = next(place for place, line in enumerate(lines) if "not read now" in line)
+    assert "日記" in lines[heading - 1]
+    assert "old plays" in lines[heading + 1] and "700" in lines[heading + 1]
+    assert ("▲" in lines[heading + 1]) is (now > 2.0)
+    assert ("worse in 1 not read now" in pane.subtitle(Frame(known, View(), NOW), Size(60, 10))) is worse
 
 
 # ----------------------------------------------------------------------------------------- dialogs

@@ -11,12 +11,13 @@ from textual.widgets import Static
 
 from minagi import protocol as p
 from tui.screens.quit import QuitScreen
-from tui.screens.welcome import WelcomeScreen, overview
+from tui.screens.welcome import PACE_STEPS, WelcomeScreen, overview
 from tui.shell import MinagiApp
-from tui.shell.running import REHEARSAL_SECONDS
+from tui.shell.running import REHEARSAL_MOST, REHEARSAL_SECONDS
 from tui.state import initial
 
-PACE = fr.metrics(1, random.Random(1))
+PACE = fr.metrics(PACE_STEPS, random.Random(1))
+FIRST = fr.metrics(2, random.Random(1))
 
 
 def told(app: MinagiApp) -> str:
@@ -40,9 +41,12 @@ async def test_it_fills_up_as_things_become_known() -> None:
         assert "There is no GPU here" in shown
         assert "/home/ada/models/notes" in shown
         assert "to read everything once" not in shown
+        app.fold(replace(FIRST, chars_per_second=1.0))
+        fr.settle(app)
+        assert "in a moment" in told(app), "the first steps tell little"
         app.fold(replace(PACE, chars_per_second=1000.0))
         fr.settle(app)
-        assert "1.00k characters a second: 31 min to read everything once" in told(app)
+        assert "1.00k characters a second: about 31 min to read everything once" in told(app)
         assert fake.sent == []
 
 
@@ -57,6 +61,20 @@ async def test_it_reads_a_little_then_waits_and_one_key_goes_on(key: str) -> Non
         await pilot.press(key)
         assert not isinstance(app.screen, WelcomeScreen)
         assert fake.sent == [p.Pause(1), p.Resume(2)]
+
+
+async def test_a_slow_model_rests_after_few_steps_and_tells_what_they_say() -> None:
+    fake = fr.FakeSource(script=[fr.hello(), fr.corpus(), p.Phase("running"), FIRST])
+    async with fr.opened(fake, first_run=True) as (app, _):
+        app.clock.now += REHEARSAL_SECONDS
+        fr.settle(app)
+        assert fake.sent == []
+        app.clock.now += REHEARSAL_MOST
+        fr.settle(app)
+        assert fake.sent == [p.Pause(1)]
+        app.fold(p.Phase("paused"))
+        fr.settle(app)
+        assert "to read everything once" in told(app)
 
 
 async def test_who_does_not_wait_is_not_made_to() -> None:

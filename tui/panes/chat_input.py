@@ -6,19 +6,15 @@ import re
 
 from textual import events
 from textual.message import Message
-from textual.widgets import TextArea
 
-from minagi.steering import CONTROLS
 from tui import slash
 from tui.keymap import Key
+from tui.panes.typed import TypedField, typeable
 
-SENT_MAX = 1_000_000  # characters
 PASTE_WHOLE = 2_000  # characters of a paste from which on it stands as one word: longer text would be slow
-NEW_LINE = ("ctrl+j", "shift+enter", "alt+enter")  # plain terminals tell only the first apart from enter
-_UNTYPED = dict.fromkeys(code for code in CONTROLS if chr(code) not in "\t\n")
 
 
-class ChatInput(TextArea):
+class ChatInput(TypedField):
     """Where you type. `prompts`, newest last, are what the arrows bring back."""
 
     class Sent(Message):
@@ -36,11 +32,7 @@ class ChatInput(TextArea):
             self.pages = pages
 
     def __init__(self) -> None:
-        super().__init__(
-            id="chat-input", compact=True, highlight_cursor_line=False,
-            placeholder="enter sends, / begins a command",
-        )  # fmt: skip
-        self.cursor_blink = False  # a blink is a redraw, over SSH too
+        super().__init__("chat-input", "enter sends, / begins a command")
         self.prompts: tuple[str, ...] = ()
         self._pastes: dict[str, str] = {}  # the word that stands for it -> text
         self._back = 0  # how many prompts back the text is; 0 is the one being written
@@ -57,14 +49,13 @@ class ChatInput(TextArea):
         return words.sub(lambda match: self._pastes[match[0]], self.text)
 
     def put(self, text: str) -> None:
-        """Write `text` at the cursor, in the place of what is selected."""
-        text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_UNTYPED)
+        """As in any field, but a long text stands as one word."""
+        text = typeable(text)
         if len(text) > PASTE_WHOLE:
             word = f"[paste {len(self._pastes) + 1}: {len(text):,} characters]"
             self._pastes[word] = text
             text = word
-        start, end = self.selection
-        self.replace(text, start, end, maintain_selection_offset=False)
+        super().put(text)
 
     def forget(self) -> None:
         """Begin with an empty field."""
@@ -95,41 +86,16 @@ class ChatInput(TextArea):
 
     # ------------------------------------------------------------------------------------- keys
 
+    def given(self) -> None:
+        said = self.said
+        if said.strip():
+            self.forget()  # at once: what is typed behind it is another text
+            self.post_message(self.Sent(said))
+
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            self._stop(event)
-            said = self.said
-            if said.strip():
-                self.forget()  # at once: what is typed behind it is another text
-                self.post_message(self.Sent(said))
-        elif event.key in NEW_LINE:
-            self._stop(event)
-            self.insert("\n")
-        elif event.key == "tab" and self.matches():
+        if event.key == "tab" and self.matches():
             self._stop(event)
             self.complete()
-        elif not await self._edited(event):
-            await super()._on_key(event)
-
-    async def _edited(self, event: events.Key) -> bool:
-        """Whether the key is one of the field's own, which is then obeyed here and now.
-
-        Textual would let it bubble to the app first, and letters typed behind it overtake it.
-        """
-        for key in event.aliases:
-            for binding in self._bindings.key_to_bindings.get(key, ()):
-                if await self.app.run_action(binding.action, self):
-                    self._stop(event)
-                    return True
-        return False
-
-    async def _on_paste(self, event: events.Paste) -> None:
-        self._stop(event)
-        self.put(event.text)
-
-    def _stop(self, event: events.Event) -> None:
-        event.stop()
-        event.prevent_default()
 
     def action_cursor_up(self, select: bool = False) -> None:
         """Up, and from the first line on, what was said before."""

@@ -10,6 +10,8 @@ from tui.panes.base import Frame, Pane, line
 from tui.state import BITS, Subject
 from tui.styles import MUTED
 
+_HEADING = line(("  known, not read now (e measures it)", MUTED))
+
 
 class SubjectsPane(Pane):
     """A line each: read, train and held-out loss, change since the session began."""
@@ -30,24 +32,39 @@ class SubjectsPane(Pane):
         self.changed()
 
     def subtitle(self, frame: Frame, size: Size) -> str:
-        subjects, room = frame.state.subjects, max(1, size.height - 1)
-        self._top = max(0, min(self._top, len(subjects) - room))
+        rows, room = _rows(frame), max(1, size.height - 1)
+        self._top = max(0, min(self._top, len(rows) - room))
         files = frame.state.corpus.files if frame.state.corpus else 0
-        told = f"{words.plural(files, 'file')} · {words.unit(frame.view.bits)}"
-        if len(subjects) > room:
-            told += f" · {self._top + 1}–{self._top + room} of {len(subjects)}"
-        return told if subjects else ""
+        told = [words.plural(files, "file"), words.unit(frame.view.bits)]
+        if len(rows) > room:
+            told.append(f"{self._top + 1}–{self._top + room} of {len(rows)}")
+        worse = sum(_is_worse(subject) for subject in _split(frame.state.subjects)[1])
+        if worse:
+            told.insert(0, f"▲ worse in {worse} not read now")
+        return " · ".join(told) if rows else ""
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
-        subjects = frame.state.subjects
-        if not subjects:
+        rows = _rows(frame)
+        if not rows:
             return [line(("looking through the folder…", MUTED))]
         room = max(1, size.height - 1)
-        shown = subjects[self._top : self._top + room]
+        shown = rows[self._top : self._top + room]
         columns = _columns(size.width)
         name = max(8, size.width - 2 - sum(width + 1 for _, width in columns))
         head = line((f"  {'':<{name}}", ""), *((f" {title:>{width}}", MUTED) for title, width in columns))
-        return [head, *(_row(s, name, columns, frame) for s in shown)]
+        return [head, *(_row(row, name, columns, frame) if row else _HEADING for row in shown)]
+
+
+def _rows(frame: Frame) -> list[Subject | None]:
+    """What is read, then, below a heading, what the model knows besides."""
+    here, elsewhere = _split(frame.state.subjects)
+    return [*here, *([None, *elsewhere] if elsewhere else [])]
+
+
+def _split(subjects: tuple[Subject, ...]) -> tuple[list[Subject], list[Subject]]:
+    """What is read now, and what is not; where nothing tells, all of it is."""
+    here = [subject for subject in subjects if subject.here]
+    return (here, [subject for subject in subjects if not subject.here]) if here else (list(subjects), [])
 
 
 def _columns(width: int) -> list[tuple[str, int]]:
@@ -77,15 +94,21 @@ def _row(subject: Subject, name: int, columns: list[tuple[str, int]], frame: Fra
     return line(("▸ " if current else "  ", "$accent"), label, *parts)
 
 
+def _is_worse(subject: Subject) -> bool:
+    """Its held-out text is read worse than when the session began, by more than chance explains."""
+    if subject.held is None or subject.before is None:
+        return False
+    return subject.held - subject.before > (subject.noise or 0.0)
+
+
 def _change(subject: Subject, bits: bool) -> tuple[str, str]:
     """Held-out now against the session's start; an arrow down is a gain."""
     if subject.held is None or subject.before is None:
         return ("–", MUTED)
     change = (subject.held - subject.before) * (BITS if bits else 1.0)
-    noise = (subject.stderr or 0.0) * (BITS if bits else 1.0)
     if abs(change) < 0.0005:
         return ("= 0.000", MUTED)
-    within = abs(change) <= noise
+    within = abs(subject.held - subject.before) <= (subject.noise or 0.0)
     glyph = "▼" if change < 0 else "▲"
     style = MUTED if within else "$text-success" if change < 0 else "$text-error"
     return (f"{glyph} {abs(change):.3f}", style)

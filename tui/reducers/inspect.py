@@ -36,7 +36,7 @@ def probed(state: AppState, event: Probed, now: float) -> AppState:
                 adapted=_choice(event.adapted, end - 1),
             )
         )
-    return replace(state, inspected=Inspected(event.id, tuple(signs), len(data)))
+    return replace(state, inspected=Inspected(event.id, tuple(signs), len(data), event.unread))
 
 
 def characters(data: bytes) -> Iterator[tuple[str, int, int]]:

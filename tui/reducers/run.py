@@ -118,7 +118,7 @@ def corpus(state: AppState, event: CorpusFound, now: float) -> AppState:
             continue
         name = clean_line(str(entry.get("name") or "unnamed"), 80)
         subject = known.get(name, Subject(name))
-        subjects.append(replace(subject, chars=whole(entry.get("chars"))))
+        subjects.append(replace(subject, chars=whole(entry.get("chars")), here=True))
     first = state.corpus is None
     state = replace(state, corpus=event, subjects=tuple(subjects))
     text = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from minagi.protocol import HeldOut, Memory, Metrics, Rate, Subjects, Window
@@ -104,7 +105,8 @@ def held_out(state: AppState, event: HeldOut, now: float) -> AppState:
     )  # fmt: skip
     if event.best or curves.best is None or event.nats < curves.best[1]:
         curves = replace(curves, best=(x, event.nats))
-    state = replace(state, held_out=event, curves=curves, subjects=_measured(state.subjects, event))
+    subjects = _measured(state.subjects, {**event.elsewhere, **event.subjects})
+    state = replace(state, held_out=event, curves=curves, subjects=subjects)
     text = f"Held-out {words.loss(event.nats, True)} bits a byte"
     if event.stderr:
         text += f" ± {words.loss(event.stderr, True)}"
@@ -114,9 +116,9 @@ def held_out(state: AppState, event: HeldOut, now: float) -> AppState:
     return say(state, now, "held-out", text)
 
 
-def _measured(subjects: tuple[Subject, ...], event: HeldOut) -> tuple[Subject, ...]:
+def _measured(subjects: tuple[Subject, ...], scores: Mapping[str, object]) -> tuple[Subject, ...]:
     known = {subject.name: subject for subject in subjects}
-    for name, figures in event.subjects.items():
+    for name, figures in scores.items():
         if not isinstance(figures, dict):
             continue
         name = clean_line(name, 80)
@@ -125,7 +127,8 @@ def _measured(subjects: tuple[Subject, ...], event: HeldOut) -> tuple[Subject, .
         before = number(figures.get("before"))
         if before is None:
             before = subject.before if subject.before is not None else held
-        known[name] = replace(subject, held=held, stderr=number(figures.get("stderr")), before=before)
+        noise = number(figures.get("change_stderr", figures.get("stderr")))
+        known[name] = replace(subject, held=held, before=before, noise=noise)
     return tuple(known.values())[:SUBJECT_LIMIT]
 
 

@@ -13,10 +13,11 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from tui import words
 from tui.panes.base import Drawn, Frame, Part, fitted, line, wrapped
+from tui.panes.typed import TypedField
 from tui.screens.dialog import LOW
 from tui.state import Inspected, Sign
 from tui.styles import MUTED
@@ -64,7 +65,7 @@ class InspectScreen(ModalScreen[None]):
 
     def action_read(self) -> None:
         """Read it once more: the model has learned meanwhile."""
-        self._field.give()
+        self._field.given()
 
     def on_reading_moved(self, event: Reading.Moved) -> None:
         event.stop()
@@ -72,8 +73,8 @@ class InspectScreen(ModalScreen[None]):
         self._chosen.refresh()
 
 
-class ProbeField(TextArea):
-    """Where the text is typed. Enter is taken in its turn among the keys, so that none is left out."""
+class ProbeField(TypedField):
+    """Where the text is typed."""
 
     class Given(Message):
         """A text to read."""
@@ -83,26 +84,11 @@ class ProbeField(TextArea):
             self.text = text
 
     def __init__(self) -> None:
-        super().__init__(
-            id="probe-text", compact=True, highlight_cursor_line=False,
-            placeholder="type a text; nothing of it is learned",
-        )  # fmt: skip
-        self.cursor_blink = False
+        super().__init__("probe-text", "type a text; nothing of it is learned")
 
-    def give(self) -> None:
+    def given(self) -> None:
         if self.text:
             self.post_message(self.Given(self.text))
-
-    async def _on_key(self, event: events.Key) -> None:
-        if event.key not in ("enter", "ctrl+j"):
-            await super()._on_key(event)
-            return
-        event.stop()
-        event.prevent_default()
-        if event.key == "enter":
-            self.give()
-        else:
-            self.insert("\n")
 
 
 class Reading(Drawn, can_focus=True):
@@ -267,9 +253,12 @@ def _choices(sign: Sign, following: str, width: int) -> Content:
 def _whole(found: Inspected, most: int, bits: bool, width: int) -> Content:
     signs = found.signs
     known = [sign.nats for sign in signs if sign.nats is not None]
-    items = [
-        (0, line((f"all {found.bytes:,} bytes: {sum(s.rows for s in signs) / len(signs):.2f} rows", MUTED)))
-    ]
+    rows = f"{sum(s.rows for s in signs) / len(signs):.2f} rows"
+    items = [(0, line((f"all {found.bytes:,} bytes: {rows}", MUTED)))]
+    if found.unread:
+        total = found.bytes + found.unread
+        told = line((f"only the first {found.bytes:,} of {total:,} bytes were read", "$text-warning"))
+        items = [(0, told), (1, line((rows, MUTED)))]
     if known:
         mean = sum(known) / found.bytes
         items.append((1, line((f"{words.loss(mean, bits, 2)} {words.unit(bits)}", MUTED))))

@@ -18,6 +18,7 @@ from tui.sanitise import whole
 from tui.screens.dialog import Dialog
 from tui.state import AppState
 
+PACE_STEPS = 8  # from which on the pace of reading is told
 _SUBJECTS = 3  # named, the largest first
 _AFTER = "\nNothing leaves this machine. Space pauses at any time; quitting asks what to keep."
 
@@ -105,12 +106,13 @@ def _model(hello: Hello | None) -> list[str]:
 
 
 def _pace(state: AppState) -> list[str]:
-    """Measured on the first pages; the whole takes as long as they say."""
+    """Measured on the first pages, of which the very first tell little; the whole takes about as long."""
     speed, corpus = state.metrics.chars_per_second, state.corpus
-    if not speed or corpus is None:
+    enough = state.metrics.step >= PACE_STEPS or state.phase.phase == "paused"
+    if not speed or corpus is None or not enough:
         return ["read from the first pages, in a moment…"]
     whole_pass = words.duration(corpus.chars / speed)
-    return [f"{words.count(speed)} characters a second: {whole_pass} to read everything once"]
+    return [f"{words.count(speed)} characters a second: about {whole_pass} to read everything once"]
 
 
 def _kept(hello: Hello | None) -> list[str]:

@@ -6,11 +6,11 @@ from minagi import protocol
 from tui.keymap import PANES
 from tui.panes.log import TOPICS
 from tui.panes.pool import PoolPane
+from tui.panes.typed import SENT_MAX
 from tui.screens.help import HelpScreen
 from tui.screens.inspect import InspectScreen, ProbeField
 from tui.shell.core import Core
 
-PROBE_LIMIT = 16_384  # characters that are sent; how many of them are read is the worker's to say
 AXES = ("plain", "log", "log-log")
 
 
@@ -57,5 +57,9 @@ class Looking(Core):
         self.push_screen(InspectScreen())
 
     def on_probe_field_given(self, event: ProbeField.Given) -> None:
-        """A text to read."""
-        self.ask(protocol.Probe, text=event.text[:PROBE_LIMIT], strength=self.view.strength)
+        """A text to read; how much of it can be is the worker's to say."""
+        if len(event.text) > SENT_MAX:
+            told = f"That is {len(event.text):,} characters; {SENT_MAX:,} can be sent at once."
+            self.notify(told, severity="warning", markup=False)
+            return
+        self.ask(protocol.Probe, text=event.text, strength=self.view.strength)

@@ -7,10 +7,10 @@ from tui.recording import Recording
 from tui.sanitise import clean_line
 from tui.screens.name import NAME_LIMIT, NameScreen
 from tui.screens.revert import RevertScreen
-from tui.screens.welcome import WelcomeScreen
+from tui.screens.welcome import PACE_STEPS, WelcomeScreen
 from tui.shell.leaving import Leaving
 
-REHEARSAL_SECONDS = 2.0  # of reading, behind the first screen
+REHEARSAL_SECONDS, REHEARSAL_MOST = 2.0, 20.0  # of reading, behind the first screen
 
 
 class Running(Leaving):
@@ -31,7 +31,10 @@ class Running(Leaving):
         now = self.clock()
         if self._rehearsed_at is None and self.state.metrics.chars_per_second:
             self._rehearsed_at = now
-        elif self._rehearsed_at is not None and now - self._rehearsed_at >= REHEARSAL_SECONDS:
+            return
+        read = now - self._rehearsed_at if self._rehearsed_at is not None else 0.0
+        enough = self.state.metrics.step >= PACE_STEPS
+        if read >= (REHEARSAL_SECONDS if enough else REHEARSAL_MOST):
             self._rested = True
             self.ask(protocol.Pause)
 

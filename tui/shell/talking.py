@@ -5,7 +5,8 @@ from __future__ import annotations
 from minagi import protocol
 from minagi.errors import UsageError
 from tui import exporting, slash
-from tui.panes.chat_input import SENT_MAX, ChatInput
+from tui.panes.chat_input import ChatInput
+from tui.panes.typed import SENT_MAX
 from tui.sanitise import clean_line
 from tui.shell.core import Core
 
