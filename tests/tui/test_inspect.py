@@ -52,6 +52,20 @@ def test_choices_in_words(choice: str, shown: str) -> None:
     assert found is not None and found.signs[0].raw == shown
 
 
+@pytest.mark.parametrize(
+    ("data", "spans"),
+    [
+        (b"\xed\xa0\x00", [("\ufffd", 0, 1), ("\ufffd", 1, 2), ("\0", 2, 3)]),
+        (b"\xe3\x81a", [("\ufffd", 0, 2), ("a", 2, 3)]),
+        (b"\xe3\x81\xc3\xa9", [("\ufffd", 0, 2), ("é", 2, 4)]),
+    ],
+)
+def test_bytes_that_broke_off_take_none_of_their_neighbours(
+    data: bytes, spans: list[tuple[str, int, int]]
+) -> None:
+    assert list(characters(data)) == spans
+
+
 @given(st.binary(max_size=300))
 def test_every_byte_belongs_to_one_character(data: bytes) -> None:
     spans = list(characters(data))

@@ -45,13 +45,11 @@ def characters(data: bytes) -> Iterator[tuple[str, int, int]]:
     start = 0
     for place in range(len(data)):
         text = decoder.decode(data[place : place + 1])
-        if len(text) > 1:  # a sequence that broke off, and the byte that showed it
-            for broken in text[:-1]:
-                yield broken, start, place
-            start, text = place, text[-1]
-        if text:
-            yield text, start, place + 1
-            start = place + 1
+        decoded = place + 1 - len(decoder.getstate()[0])  # what follows may be the beginning of a character
+        for left in range(len(text), 0, -1):  # several: a sequence broke off, then bytes that stand alone
+            end = decoded - left + 1
+            yield text[-left], start, end
+            start = end
     if start < len(data):
         yield REPLACED, start, len(data)
 
