@@ -27,7 +27,8 @@ from tui.state import Asked
 START = 1_760_000_000.0  # Unix time
 METRICS_EVERY, FIGURES_EVERY = 0.1, 0.5  # seconds of the run, as the worker sends them at most
 MEASURED_EVERY, SAVED_EVERY, REPLY_EVERY, DRAWN_EVERY = 60.0, 300.0, 600.0, 120.0
-CHARS_A_STEP, EXPERTS, SUBJECTS = 512, 64, 12
+CHARS_A_STEP, EXPERTS = 512, 64
+SUBJECTS = tuple(f"subject {number}" for number in range(12))
 
 
 class Silent(Source):
@@ -56,7 +57,7 @@ def run(seconds: float) -> Iterator[tuple[float, Message]]:
     """Every event of a run of so many seconds, each with the time it comes."""
     noise = random.Random(0)
     yield START, p.Hello(at=START, model="endurance", fresh=True, parameters=2_000_000, experts=EXPERTS)
-    yield START, p.CorpusFound(files=100, chars=10**9, subjects=[{"name": n} for n in _names()])
+    yield START, p.CorpusFound(files=100, chars=10**9, subjects=[{"name": n} for n in SUBJECTS])
     for step in count(1):
         after = step * METRICS_EVERY
         if after > seconds:
@@ -73,7 +74,7 @@ def _messages(step: int, at: float, noise: random.Random) -> Iterator[Message]:
         return step % round(every / METRICS_EVERY) == 0
 
     chars, nats = step * CHARS_A_STEP, 1.5 + noise.gauss(0, 0.1)
-    name = noise.choice(_names())
+    name = noise.choice(SUBJECTS)
     yield p.Metrics(
         at=at, step=step, chars=chars, session_chars=chars, loss=nats, loss_smooth=nats, subject=name,
         chars_per_second=5_000 + noise.gauss(0, 50), rows=2.0, grad_norm=abs(nats), context=512,
@@ -82,7 +83,7 @@ def _messages(step: int, at: float, noise: random.Random) -> Iterator[Message]:
         yield from _figures(at, chars, noise)
     if due(MEASURED_EVERY):
         subjects: dict[str, dict[str, float | None]] = {
-            n: {"nats": nats, "stderr": 0.02, "bytes": 10_000, "before": 2.0} for n in _names()
+            n: {"nats": nats, "stderr": 0.02, "bytes": 10_000, "before": 2.0} for n in SUBJECTS
         }
         yield p.HeldOut(at, step, chars, nats, nats * 1.44, 0.01, noise.random() < 0.1, subjects, 1.0, 0.1)
         yield p.Rate(step, 1.0, 0.5, "Held-out falls: the rate stays.", noise.random() < 0.1)
@@ -106,14 +107,10 @@ def _figures(at: float, chars: int, noise: random.Random) -> Iterator[Message]:
     share = [1 / EXPERTS] * EXPERTS
     yield p.Pool(
         at, uids, "R" * 16 + "M" * 24 + "D" * 24, "." * EXPERTS, share, share, [chars] * EXPERTS,
-        [noise.randrange(40) for _ in uids], uids[:8], uids[:2], 1.5, 0.9, 0.01, {str(uids[-1]): uids[:4]},
+        noise.choices(range(40), k=EXPERTS), uids[:8], uids[:2], 1.5, 0.9, 0.01, {str(uids[-1]): uids[:4]},
     )  # fmt: skip
     yield p.Memory(at, "process", 400 << 20, 450 << 20, 4 << 30, 24, 9 << 20, 60 << 20)
-    yield p.Subjects({n: {"chars": chars // SUBJECTS, "loss": 1.5} for n in _names()})
-
-
-def _names() -> list[str]:
-    return [f"subject {number}" for number in range(SUBJECTS)]
+    yield p.Subjects({n: {"chars": chars // len(SUBJECTS), "loss": 1.5} for n in SUBJECTS})
 
 
 async def endure(hours: float) -> dict[str, object]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from minagi.protocol import EVENTS, Message
 from minagi.steering import CONTROLS, INVISIBLE, LINE_BREAKS, REPLACEMENT
@@ -21,6 +21,7 @@ LIST_LIMIT = 8_192  # entries of a list that are looked at
 DICT_LIMIT = 1_024
 NUMBER_LIMIT = 2**53  # beyond it a float no longer counts characters
 _DEPTH_LIMIT = 6
+_NUMBERS = {int, float}
 _BYTES = ("data", "raw", "adapted")  # fields that hold bytes
 
 
@@ -63,6 +64,8 @@ def decode_utf8(pending: bytes, data: str, final: bool = False) -> tuple[str, by
 
 def number(value: object) -> float | None:
     """`value` as a finite float within reach, else None."""
+    if type(value) is float and -NUMBER_LIMIT <= value <= NUMBER_LIMIT:
+        return value  # nearly always, and a busy worker sends tens of thousands a second
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not math.isfinite(value):
@@ -78,12 +81,28 @@ def whole(value: object) -> int:
 
 def numbers(value: object) -> list[float]:
     """The entries of a list as numbers, 0.0 where one is none."""
-    return [number(entry) or 0.0 for entry in value] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    return list(map(float, value)) if _sound(value) else [number(entry) or 0.0 for entry in value]
 
 
 def wholes(value: object) -> list[int]:
     """The entries of a list as whole numbers."""
-    return [whole(entry) for entry in value] if isinstance(value, list) else []
+    if not isinstance(value, list):
+        return []
+    if _sound(value):
+        return [max(0, int(entry)) for entry in value]
+    return [whole(entry) for entry in value]
+
+
+def _sound(values: Sequence[object]) -> bool:
+    """Whether there are numbers only, all finite and within reach: most lists, and seen at a glance."""
+    if not set(map(type, values)) <= _NUMBERS:
+        return False
+    found = cast("Sequence[float]", values)
+    if not found:
+        return True
+    return min(found) >= -NUMBER_LIMIT and max(found) <= NUMBER_LIMIT and not any(map(math.isnan, found))
 
 
 def scrub(message: Message) -> Message:
@@ -108,6 +127,8 @@ def _as(annotation: str, value: Any, default: Any) -> Any:
     if annotation == "str":
         return clean_text(value) if isinstance(value, str) else default
     if annotation == "int":
+        if type(value) is int and 0 <= value <= NUMBER_LIMIT:
+            return value
         clean = whole(value)
         return value if clean == value and isinstance(value, int) else clean
     if annotation.startswith("float"):
@@ -140,6 +161,8 @@ def _deep(value: Any, depth: int) -> Any:
     if depth >= _DEPTH_LIMIT:
         return None
     if isinstance(value, (list, tuple)):
+        if len(value) <= LIST_LIMIT and _sound(value):
+            return list(value)
         return [_deep(entry, depth + 1) for entry in value[:LIST_LIMIT]]
     if isinstance(value, Mapping):
         pairs = zip(value.items(), range(DICT_LIMIT), strict=False)

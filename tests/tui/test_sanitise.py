@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minagi import protocol as p
-from tui.sanitise import clean_line, clean_text, decode_utf8, number, scrub, whole
+from tui.sanitise import (
+    NUMBER_LIMIT,
+    clean_line,
+    clean_text,
+    decode_utf8,
+    number,
+    numbers,
+    scrub,
+    whole,
+    wholes,
+)
 
 ANY_TEXT = st.text(alphabet=st.characters(codec=None), max_size=200)
 
@@ -61,6 +71,16 @@ def test_numbers_are_finite_and_within_reach() -> None:
     assert number(10**400) == 2.0**53
     assert whole(-5) == 0
     assert whole(None) == 0
+
+
+@given(st.lists(st.one_of(st.integers(), st.floats(), st.just(10**400), st.booleans(), st.none(), st.text())))
+def test_a_list_holds_what_its_entries_would_be_alone(values: list[object]) -> None:
+    assert wholes(values) == [whole(value) for value in values]
+    assert numbers(values) == [number(value) or 0.0 for value in values]
+    deep = scrub(p.Probed(nats=values))  # type: ignore[arg-type]
+    assert isinstance(deep, p.Probed)
+    kept = [value for value in deep.nats if isinstance(value, (int, float))]
+    assert all(abs(value) <= NUMBER_LIMIT for value in kept)  # neither infinite nor no number
 
 
 def test_scrub_mends_what_is_broken_and_leaves_the_rest_alone() -> None:

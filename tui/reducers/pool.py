@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from itertools import chain, repeat
 
 from minagi.protocol import Growth, Pool
 from tui.reducers.log import alert
@@ -12,7 +12,6 @@ from tui.sanitise import number, numbers, wholes
 from tui.state import PARENTS_LIMIT, AppState, Expert, Mark, PoolView
 
 BIRTHS_KEPT = 8
-T = TypeVar("T")
 
 
 def pool(state: AppState, event: Pool, now: float) -> AppState:
@@ -20,19 +19,19 @@ def pool(state: AppState, event: Pool, now: float) -> AppState:
     uids = wholes(event.uids)
     before = {expert.uid for expert in state.pool.experts if expert.tier == "R"}
     admitted, arrived = set(wholes(event.admitted)), set(wholes(event.arrived))
-    use, gate = numbers(event.use), numbers(event.gate)
-    age, unseen = wholes(event.age_chars), wholes(event.unseen_texts)
-    experts = []
-    for place, uid in enumerate(uids):
-        tier = event.tier[place] if place < len(event.tier) else "D"
-        life = event.life[place] if place < len(event.life) else "."
-        experts.append(
-            Expert(
-                uid, tier if tier in "RMD" else "D", life if life in "nd" else ".", _at(use, place, 0.0),
-                _at(gate, place, 0.0), _at(age, place, 0), _at(unseen, place, 0),
-                uid in admitted, uid in arrived, uid in before and tier != "R",
-            )
-        )  # fmt: skip
+    columns = zip(
+        uids, chain(event.tier, repeat("D")), chain(event.life, repeat(".")),
+        chain(numbers(event.use), repeat(0.0)), chain(numbers(event.gate), repeat(0.0)),
+        chain(wholes(event.age_chars), repeat(0)), chain(wholes(event.unseen_texts), repeat(0)),
+        strict=False,
+    )  # fmt: skip
+    experts = [
+        Expert(
+            uid, tier if tier in "RMD" else "D", life if life in "nd" else ".", use, gate, age, unseen,
+            uid in admitted, uid in arrived, uid in before and tier != "R",
+        )
+        for uid, tier, life, use, gate, age, unseen in columns
+    ]  # fmt: skip
     parents = dict(state.pool.parents)
     for name, of in event.parents.items():
         if name.isascii() and name.isdigit() and len(name) < 16:
@@ -54,10 +53,6 @@ def pool(state: AppState, event: Pool, now: float) -> AppState:
         parents=dict(list(parents.items())[-PARENTS_LIMIT:]),
     )
     return replace(state, pool=view)
-
-
-def _at(values: list[T], place: int, default: T) -> T:
-    return values[place] if place < len(values) else default
 
 
 def growth(state: AppState, event: Growth, now: float) -> AppState:
