@@ -24,6 +24,7 @@ from typing import IO
 from minagi import protocol
 from minagi.lines import LineReader
 from minagi.protocol import Command, Hello, Message, ProtocolError
+from minagi.worker.logfile import lines_of
 from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
 
 Deliver = Callable[[Message], None]
@@ -141,7 +142,7 @@ class Worker(Source):
                 self._signal(signal.SIGTERM)
             status = await process.wait()
             self.live = False
-            deliver(WorkerEnded(status, tail(self._log, early), self._asked))
+            deliver(WorkerEnded(status, tail(self._log, early, process.pid), self._asked))
 
     async def _listen(self, process: asyncio.subprocess.Process, deliver: Deliver) -> None:
         stream, reader = process.stdout, LineReader()
@@ -209,18 +210,17 @@ class Worker(Source):
                 self._process.send_signal(number)
 
 
-def tail(log: str, early: IO[bytes]) -> tuple[str, ...]:
-    """The last lines a worker left: what it said before it had a log, and the end of that."""
+def tail(log: str, early: IO[bytes], process: int) -> tuple[str, ...]:
+    """The last lines a worker left: what it said before it had a log, and the end of its part of that."""
     size = early.seek(0, os.SEEK_END)
     early.seek(max(0, size - TAIL_BYTES))
-    text = early.read()
+    lines = early.read().decode("utf-8", "replace").splitlines()
     if log:
         with contextlib.suppress(OSError, ValueError), Path(log).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL_BYTES))
-            text += file.read()
-    lines = [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
-    return tuple(lines[-TAIL_LINES:])
+            lines += lines_of(process, file.read().decode("utf-8", "replace").splitlines())
+    return tuple([line for line in lines if line.strip()][-TAIL_LINES:])
 
 
 def worker_command(arguments: Sequence[str]) -> list[str]:

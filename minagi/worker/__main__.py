@@ -6,6 +6,7 @@ library or by a crash in native code, goes to a log file.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import logging
 import os
@@ -13,6 +14,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from minagi.errors import EXIT_OK, MinagiError, UsageError
 from minagi.hardware import lower_priority
@@ -21,7 +23,7 @@ from minagi.protocol import Failure
 from minagi.training.request import SessionRequest
 from minagi.worker.channel import Channel
 from minagi.worker.eventlog import logged
-from minagi.worker.logfile import FORMAT, open_log
+from minagi.worker.logfile import FORMAT, STARTS, open_log
 from minagi.worker.parties import TrainerLike
 from minagi.worker.serve import open_session, serve
 from minagi.worker.signals import Signals
@@ -64,7 +66,7 @@ def main(
         return UsageError.exit_status
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=FORMAT)
     faulthandler.enable()
-    logger.info("Worker %d starts: %s", os.getpid(), shlex.join(argv if argv is not None else sys.argv[1:]))
+    logger.info(STARTS + "%s", os.getpid(), shlex.join(argv if argv is not None else sys.argv[1:]))
     with Signals() as signals:
         channel = Channel(read_fd, write_fd, signals.wake_fd)
         try:
@@ -96,5 +98,14 @@ def _take_descriptors(log: Path) -> tuple[int, int]:
     return read_fd, write_fd
 
 
+def leave(status: int) -> NoReturn:
+    """End at once: everything is written and closed, and taking a large model apart would take seconds."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import platformdirs
 
-FORMAT = "%(asctime)s %(levelname)s %(message)s"
+FORMAT = "%(asctime)s %(process)d %(levelname)s %(message)s"  # several processes write to one log
+STARTS = "Worker %d starts: "
+_LABEL = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (\d+) ([A-Z]+) ")  # as FORMAT begins
 BYTES_MAX = 4 * 1024 * 1024  # a log larger than this is put aside before it is added to
 
 
@@ -31,6 +34,28 @@ def open_log(asked: Path | None = None) -> Path:
             path.open("ab").close()
             return path
     return Path(os.devnull)
+
+
+def lines_of(process: int, log: Sequence[str]) -> list[str]:
+    """What a worker left in a log that others wrote to as well: its line from the start on.
+
+    What has no label (a traceback, the words of native code) goes with the error before it, and is taken for
+    this process's where there is none.
+    """
+    mine: list[str] = []
+    foreign = False
+    for line in log:
+        label = _LABEL.match(line)
+        if label:
+            other = int(label[1]) != process
+            foreign = other and label[2] in ("ERROR", "CRITICAL")
+            if other:
+                continue
+            if line[label.end() :].startswith(STARTS % process):
+                mine = []
+        if not foreign:
+            mine.append(line)
+    return mine
 
 
 @contextlib.contextmanager

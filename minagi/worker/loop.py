@@ -68,6 +68,8 @@ class _Run:
         self.paused = False
         self.leaving = ""  # why, once it is decided
         self.save = True  # at the end
+        self.last_reading: float | None = None  # of held-out text, made at the end: nats
+        self.kept_reading: float | None = None  # that of the last checkpoint
         self.waiting: deque[Command] = deque()
         self.corpus_chars = 0
         self.phase = ""
@@ -126,11 +128,15 @@ class _Run:
         return ""
 
     def farewell(self) -> Goodbye:
-        """Save unless told not to or nothing is new, and say goodbye."""
+        """Save unless told not to or nothing is new, and say goodbye.
+
+        The reading a run ends with is new as well: a checkpoint of the last step holds the one before.
+        """
         trainer = self.trainer
         self.tell("stopping", self.leaving)
         self.send_all(trainer.conclude())
-        if self.save and not trainer.dry_run and trainer.unsaved_chars > 0:
+        measured = self.last_reading is not None and self.last_reading != self.kept_reading
+        if self.save and not trainer.dry_run and (trainer.unsaved_chars > 0 or measured):
             self.tell("saving")
             self.send_all(trainer.checkpoint(kind="final"))
         saved = not trainer.dry_run and trainer.unsaved_chars == 0
@@ -145,6 +151,8 @@ class _Run:
                 continue
             if isinstance(message, protocol.CorpusFound):
                 self.corpus_chars = message.chars
+            elif isinstance(message, protocol.Saved):
+                self.kept_reading = message.held_out
             self.channel.send(message)
 
     def tell(self, phase: str, reason: str = "") -> None:
@@ -216,15 +224,17 @@ class _Run:
     def measure_at_the_end(self) -> None:
         """Measure what the run came to, so that it can say what reading gained and cost."""
         with contextlib.suppress(UsageError):  # there is nothing to measure
-            self.on_evaluate(protocol.Evaluate())
+            self.on_evaluate(protocol.Evaluate(), last=self.trainer.steps > self.first_step)
 
-    def on_evaluate(self, command: protocol.Evaluate) -> str:
+    def on_evaluate(self, command: protocol.Evaluate, last: bool = False) -> str:
         """Measure. Between two slices it can be cancelled, and what else is asked for is done."""
         self.tell("evaluating")
         slices = self.trainer.evaluate()
         try:
             while (message := self.next_of(slices)) is not None:
                 self.send_all([message])
+                if last and isinstance(message, (protocol.HeldOut, protocol.Reverted)):
+                    self.last_reading = message.nats if isinstance(message, protocol.HeldOut) else None
                 between = isinstance(message, Phase)  # other events are what came of the whole
                 if between and (self.heard_cancel() or self.did_what_waits()):
                     return "Not measured to the end."

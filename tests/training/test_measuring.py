@@ -17,6 +17,8 @@ from minagi.training.elsewhere import elsewhere
 from minagi.training.history import History
 from minagi.training.progress import Before, Progress
 from minagi.training.report import found, name_of, reckoning
+from minagi.training.request import Limits
+from minagi.worker.loop import run
 
 
 @pytest.fixture
@@ -215,6 +217,23 @@ def test_a_row_says_how_the_run_stands(home: Home) -> None:
     session.close()
 
 
+class Unheard:
+    """A channel that keeps what is said and commands nothing."""
+
+    closed = ""
+
+    def __init__(self) -> None:
+        self.said: list[protocol.Message] = []
+        self.send = self.said.append
+
+    def poll(self) -> list[protocol.Command]:
+        return []
+
+    def wait(self, seconds: float) -> None: ...
+
+    def finish(self) -> None: ...
+
+
 def test_experts_born_are_saved_at_once_or_when_it_is_due(home: Home) -> None:
     changes = {
         "growth.every_chars": 240, "growth.max_gap": 0, "growth.dying_frac_max": 1.0,
@@ -222,10 +241,24 @@ def test_experts_born_are_saved_at_once_or_when_it_is_due(home: Home) -> None:
     }  # fmt: skip
     for wanted in (True, False):
         session = home.open(changes, pool_checkpoint=wanted, weights=home.root / f"w{wanted}")
-        said = drive(session, 20)
+        said = [*drive(session, 20), *session.conclude()]
         session.close()
         assert any(event.born for event in of(protocol.Growth, said))
         assert bool(of(protocol.Saved, said)) is wanted
+
+
+def test_the_reading_at_the_end_is_kept_though_the_last_step_was_saved_for_its_births(home: Home) -> None:
+    changes = {
+        "growth.every_chars": 240, "growth.max_gap": 0, "growth.dying_frac_max": 1.0,
+        "growth.keep_ratio_min": 0.0, "growth.max_disk_gb": 0, "growth.k": 2,
+    }  # fmt: skip
+    session = home.open(changes, pool_checkpoint=True)
+    channel = Unheard()
+    run(session, channel, Limits(chars=240))
+    grown = of(protocol.Growth, channel.said)[-1]
+    assert grown.born and grown.chars == session.chars, "the run ended where experts were born"
+    assert session.engine.store.manifest["val"] == of(protocol.HeldOut, channel.said)[-1].nats
+    session.close()
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import sys
 import textwrap
 from pathlib import Path
 
 from minagi import protocol as p
+from minagi.worker.logfile import FORMAT
 from tui.client import TAIL_LINES, Deadlines, Worker, tail, understand, worker_command
 from tui.state import Closing, Noted, NotUnderstood, WorkerEnded, WorkerStarted
 
@@ -203,8 +205,34 @@ def test_a_line_that_was_too_long_is_a_complaint() -> None:
 
 
 def test_the_tail_survives_a_missing_log() -> None:
-    assert tail("/nonexistent/log", io.BytesIO(b"a\nb\n")) == ("a", "b")
-    assert tail("bad\0path", io.BytesIO(b"")) == ()
+    assert tail("/nonexistent/log", io.BytesIO(b"a\nb\n"), 1) == ("a", "b")
+    assert tail("bad\0path", io.BytesIO(b""), 1) == ()
+
+
+def test_the_tail_is_of_this_worker_from_its_first_line_on(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    logger = logging.Logger("any")
+    handler = logging.FileHandler(log)
+    handler.setFormatter(logging.Formatter(FORMAT))
+
+    def said(process: int, text: str, level: int = logging.INFO) -> None:
+        record = logger.makeRecord("any", level, "", 0, text, (), None)
+        record.process = process
+        handler.handle(record)
+
+    said(7, "Worker 7 starts: of yesterday, which had the same number")
+    said(6, "Worker 6 starts: x")
+    said(7, "Worker 7 starts: y")
+    said(6, "It ended in a defect.\nTraceback:\n  its line", logging.ERROR)
+    said(7, "It went wrong.\nTraceback:\n  a line", logging.ERROR)
+    said(6, "Going on.")
+    handler.close()
+    with log.open("a") as file:
+        file.write("terminate called after throwing an instance\n")
+    shown = tail(str(log), io.BytesIO(b"early\n"), 7)
+    assert shown[0] == "early" and shown[1].endswith(" 7 INFO Worker 7 starts: y")
+    assert shown[2].endswith("It went wrong.")
+    assert shown[3:] == ("Traceback:", "  a line", "terminate called after throwing an instance")
 
 
 def test_the_worker_runs_in_the_python_of_the_app() -> None:

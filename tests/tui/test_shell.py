@@ -261,6 +261,22 @@ async def test_impatience_while_it_saves() -> None:
         assert fake.hurried == 1
 
 
+async def test_what_the_worker_does_while_it_is_left_is_told() -> None:
+    fake = source()
+    fake.slow_close = True
+    async with fr.opened(fake) as (app, pilot):
+        await press(pilot, "q", "enter")
+        rung = app.screen.query_one("#rung")
+        told = []
+        for event in (p.Phase("running"), p.Phase("stopping"), p.Phase("saving"), p.Goodbye(saved=True)):
+            app.fold(event)
+            fr.settle(app)
+            told.append(str(rung.visual))
+        for shown, wanted in zip(told, ("step in flight", "checkpoint", "Saving", "closing"), strict=True):
+            assert wanted in shown
+        await press(pilot, "ctrl+q")
+
+
 async def test_a_signal_leaves_at_once_and_the_worker_saves_after() -> None:
     fake = source()
     async with fr.opened(fake) as (app, pilot):

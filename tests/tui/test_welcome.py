@@ -40,13 +40,13 @@ async def test_it_fills_up_as_things_become_known() -> None:
         assert "2.14M parameters, 24 experts, profile cpu" in shown
         assert "There is no GPU here" in shown
         assert "/home/ada/models/notes" in shown
-        assert "to read everything once" not in shown
+        assert "to read it all" not in shown
         app.fold(replace(FIRST, chars_per_second=1.0))
         fr.settle(app)
         assert "in a moment" in told(app), "the first steps tell little"
         app.fold(replace(PACE, chars_per_second=1000.0))
         fr.settle(app)
-        assert "1.00k characters a second: about 31 min to read everything once" in told(app)
+        assert "1.00k characters a second: about 31 min to read it all" in told(app)
         assert fake.sent == []
 
 
@@ -74,7 +74,7 @@ async def test_a_slow_model_rests_after_few_steps_and_tells_what_they_say() -> N
         assert fake.sent == [p.Pause(1)]
         app.fold(p.Phase("paused"))
         fr.settle(app)
-        assert "to read everything once" in told(app)
+        assert "to read it all" in told(app)
 
 
 async def test_who_does_not_wait_is_not_made_to() -> None:

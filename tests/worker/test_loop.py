@@ -323,6 +323,31 @@ def test_a_run_that_is_over_measures_what_it_came_to_and_says_so() -> None:
     assert goodbye.reason == "1 steps were made"
 
 
+@pytest.mark.parametrize(("known", "again"), [(3.0, True), (2.0, False)])
+def test_a_reading_at_the_end_is_kept_where_the_last_step_was_saved_before_it(
+    known: float, again: bool
+) -> None:
+    trainer = FakeTrainer()
+
+    step = trainer.step
+
+    def saving() -> Iterator[Message]:
+        """A step and, as after a birth, a checkpoint that is written while the run goes on."""
+        yield from step()
+        trainer.unsaved_chars = 0
+        trainer.last_words = [protocol.Saved(kind="auto", step=trainer.steps, held_out=known)]
+
+    trainer.step = saving  # type: ignore[method-assign]
+    run(trainer, FakeChannel(closes=False), Limits(steps=1))
+    assert (("checkpoint", "", "final") in trainer.calls) is again
+
+
+def test_a_run_of_no_steps_saves_nothing() -> None:
+    trainer = FakeTrainer()
+    run(trainer, FakeChannel(closes=False), Limits(chars=0))
+    assert "evaluate" in trainer.calls and ("checkpoint", "", "final") not in trainer.calls
+
+
 def test_what_cannot_be_measured_at_the_end_holds_nothing_up() -> None:
     trainer = FakeTrainer()
     trainer.faults["evaluate"] = UsageError("There is no held-out text.")

@@ -56,7 +56,7 @@ def worker_started(state: AppState, _event: WorkerStarted, now: float) -> AppSta
     again = state.hello is not None
     state = replace(
         state, link="starting", heard_at=now, phase=Phase(), pending=(), ending=None, failure="", rung="",
-        failure_saved=False, diverged=False, learning=False,
+        failure_saved=False, diverged=False, learning=False, parting="",
     )  # fmt: skip
     return say(state, now, "app", "Starting again from the last checkpoint") if again else state
 

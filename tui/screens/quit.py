@@ -11,10 +11,14 @@ from textual.widgets import Static
 from tui import words
 from tui.panes.base import Frame
 from tui.screens.dialog import Dialog
+from tui.state import AppState
 
 _RUNGS = {
     "": "Asking the worker to stop…",
-    "stop": "Finishing the step in flight and saving…",
+    "stop": "Finishing the step in flight, then saving…",
+    "stop-stopping": "Finishing the checkpoint under way…",
+    "stop-saving": "Saving…",
+    "stop-over": "The worker has said goodbye and is closing…",
     "stop-unsaved": "Stopping…",
     "terminate": "It has not answered; it was told to terminate, and saves first…",
     "kill": "It had to be killed. The last completed checkpoint is whole.",
@@ -71,13 +75,22 @@ class LeavingScreen(Dialog[None]):
 
     def show(self, frame: Frame) -> None:
         rung = frame.state.rung
-        if rung == "stop" and not self._save:
-            rung = "stop-unsaved"
+        if rung == "stop":
+            rung += self._at(frame.state)
         seconds = words.duration(frame.now - self._since)
         told = f"{_RUNGS.get(rung, '')} {seconds}"
         if told != self._shown:
             self._shown = told
             self._text.update(Content(told))
+
+    def _at(self, state: AppState) -> str:
+        """How far a worker is that was told to stop."""
+        if state.parting:
+            return "-over"
+        if not self._save:
+            return "-unsaved"
+        phase = state.phase.phase
+        return f"-{phase}" if phase in ("stopping", "saving") else ""
 
     def answer(self, choice: str) -> None:
         self.app.source.hurry()  # type: ignore[attr-defined]

@@ -112,7 +112,7 @@ def _pace(state: AppState) -> list[str]:
     if not speed or corpus is None or not enough:
         return ["read from the first pages, in a moment…"]
     whole_pass = words.duration(corpus.chars / speed)
-    return [f"{words.count(speed)} characters a second: about {whole_pass} to read everything once"]
+    return [f"{words.count(speed)} characters a second: about {whole_pass} to read it all"]
 
 
 def _kept(hello: Hello | None) -> list[str]:
