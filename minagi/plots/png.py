@@ -42,7 +42,8 @@ def _made(path: Path, fill: Callable[[Figure, Run, float], None], run: Run, last
         raise UsageError(REMEDY) from None
     figure = Figure(figsize=(12, 7), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(_plain(f"{Path(run.model).name or 'minagi'}: {run.chars:,.0f} characters read"))
+    one = ", one reading: a point in each chart" if run.is_one_reading else ""
+    figure.suptitle(_plain(f"{Path(run.model).name or 'minagi'}: {run.chars:,.0f} characters read{one}"))
     fill(figure, run, last)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -124,7 +125,8 @@ def _line(axes: Axes, curve: Curve, label: str, log: bool = False, band: bool = 
     if not points:
         return
     x, y, error = (list(values) for values in zip(*points, strict=True))
-    style.setdefault("marker", "." if len(x) == 1 else "")
+    if len(x) == 1:
+        style["marker"] = "o"  # a line of one point is not seen
     (line,) = axes.plot(x, y, label=label or None, linewidth=1.3, **style)
     if band and any(error):
         low, high = ([v + sign * e for v, e in zip(y, error, strict=True)] for sign in (-1, 1))

@@ -80,6 +80,12 @@ class Run:
         curves = (self.train, self.held_out, self.experts, self.window)
         return max((curve.x[-1] for curve in curves if len(curve)), default=0.0)
 
+    @property
+    def is_one_reading(self) -> bool:
+        """Nothing was read off twice: there is a point of each curve, and no line."""
+        curves = (self.train, self.held_out, *self.subjects.values(), self.experts, self.window, self.rate)
+        return max(map(len, curves)) == 1
+
     def add(self, row: Mapping[str, Any]) -> None:
         """Take a row of the history."""
         self.rows += 1

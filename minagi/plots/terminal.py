@@ -17,6 +17,7 @@ from minagi.plots.scale import labels, marks, short
 from minagi.steering import harmless
 
 WIDTH_MIN, WIDTH_MAX = 24, 120
+ONE_READING = "There is one reading so far.\nFrom the second on there are curves."
 SUBJECTS_DRAWN = 6  # the largest changes of the run; the others are counted
 _LETTERS = "abcdef"
 _COLOURS = ("blue", "orange", "green", "red", "magenta", "cyan")
@@ -55,7 +56,8 @@ def drawn(run: Run, look: Look) -> str:
         _chart("Window, characters", [Part("", run.window, line)], look, 9),
         _chart(f"Learning rate{'' if run.stream else ', factor'}", [Part("", run.rate, line)], look, 9),
     ]  # fmt: skip
-    return "\n\n".join(chart for chart in charts if chart)
+    told = ONE_READING if run.is_one_reading else ""
+    return "\n\n".join(part for part in (told, *charts) if part)
 
 
 def _subjects(run: Run, look: Look) -> str:
@@ -69,12 +71,18 @@ def _subjects(run: Run, look: Look) -> str:
 
 
 def _chart(title: str, parts: list[Part], look: Look, height: int, log: bool = False) -> str:
-    """One chart with its title and, for several curves, what each is drawn with; "" for nothing to draw."""
+    """One chart with its title and, for several curves, what each is drawn with; "" for nothing to draw.
+
+    A single reading is told in words: of one point a chart shows nothing.
+    """
     points = {part.name: _points(part.curve, log) for part in parts}
     parts = [part for part in parts if points[part.name][0]]
     if not parts:
         return ""
     width = min(max(look.width, WIDTH_MIN), WIDTH_MAX)
+    if all(len(points[part.name][0]) == 1 for part in parts):
+        where = " and ".join(dict.fromkeys(short(points[part.name][0][0]) for part in parts))
+        return "\n".join([*_heading(title, parts, width), f"  at {where} characters"])
     place = math.log10 if log else float
     plotext.clear_figure()
     plotext.theme("clear")

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plot_rows import HOSTILE, read_rows, stream_rows
@@ -31,6 +32,25 @@ def test_two_pictures(tmp_path: Path, rows: list) -> None:
     assert [path.name for path in made] == [PROGRESS, DASHBOARD]
     assert all(is_png(path) for path in made)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted((PROGRESS, DASHBOARD))
+
+
+def test_one_reading_is_a_point_that_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    titles: list[str] = []
+    markers: list[object] = []
+    plot = Axes.plot
+    monkeypatch.setattr(Figure, "suptitle", lambda self, text: titles.append(text))
+
+    def marked(self: Axes, *args: Any, **style: Any) -> Any:
+        markers.append(style.get("marker"))
+        return plot(self, *args, **style)
+
+    monkeypatch.setattr(Axes, "plot", marked)
+    draw(last(read_rows(1)), tmp_path, 1.0)
+    assert all("one reading" in title for title in titles)
+    assert markers.count("o") > 5 and "" not in markers
 
 
 def test_hostile_rows_spoil_no_picture(tmp_path: Path) -> None:

@@ -42,9 +42,21 @@ def test_a_stream_is_drawn_too() -> None:
     assert "Learning rate: 0.0002" in text and "Held-out by subject" in text
 
 
-def test_one_row_is_a_point() -> None:
+def test_one_reading_is_told_in_words() -> None:
     text = drawn(last(read_rows(1)), Look(80))
-    assert "Loss" in text and "o" in text
+    assert "one reading" in text
+    assert "held-out  2." in text
+    assert "Experts: 4\n  at 50k characters" in text
+    assert "b logbook" in text
+    assert not set("⠉┌└") & set(text), "nothing is drawn"
+    assert "one reading" not in drawn(last(read_rows(2)), Look(80))
+
+
+def test_a_curve_of_one_reading_among_longer_ones_is_a_point() -> None:
+    rows = read_rows(3)
+    del rows[0]["val"], rows[1]["val"]
+    text = drawn(last(rows), Look(80))
+    assert "o" in text.partition("held-out")[2].partition("\n\n")[0] and "┌" in text
 
 
 def test_nothing_is_nothing() -> None:
