@@ -99,6 +99,7 @@ TABLE: tuple[Key, ...] = (
     Key("span", ("z",), "recent", LOOK, "Loss chart: the whole life or the recent stretch", rank=13),
     Key("inspect", ("p",), "inspect", LOOK, "Look into how it reads a text, character by character", rank=13),
     Key("log_pane", ("l",), "log", LOOK, "Show the log", rank=10, call="go('log')"),
+    Key("whole_log", ("L",), "whole log", LOOK, "The whole log, and a search in it", slash="log"),
     Key("filter", ("v",), "filter", LOOK, "Log: everything, warnings only, or one topic", "log", rank=1),
     Key(
         "select_left", ("left",), "select", LOOK, "Pool: the expert to the left", "pool", call="select(-1, 0)"

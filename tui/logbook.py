@@ -10,13 +10,45 @@ from typing import IO
 
 import platformdirs
 
-from minagi.worker.logfile import open_log
+from minagi.worker.logfile import BYTES_MAX, open_log
+from tui.sanitise import clean_line
 from tui.state import LogLine
+
+READ_MAX = 4 * BYTES_MAX  # bytes read at a time
 
 
 def usual_place() -> Path:
     """The file in the user's folder for such things."""
     return platformdirs.user_log_path("minagi") / "app.log"
+
+
+def written(entry: LogLine) -> str:
+    """A line of the log as the file has it."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(0.0, min(entry.at, 4e9))))
+    return f"{when} {entry.level:<7} {entry.topic:<10} {entry.text}"
+
+
+class Pages:
+    """The lines of such a file from its beginning on, and what is added to them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._read = 0  # bytes, to the end of the last whole line
+
+    def read_on(self) -> list[str]:
+        """The lines that are whole since the last time; none where the file cannot be read."""
+        try:
+            if self._path.stat().st_size <= self._read:
+                return []
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                data = file.read(READ_MAX).rpartition(b"\n")
+        except OSError:
+            return []
+        self._read += len(data[0]) + len(data[1])
+        return (
+            [clean_line(text) for text in data[0].decode("utf-8", "replace").split("\n")] if data[1] else []
+        )
 
 
 class Logbook:
@@ -44,8 +76,7 @@ class Logbook:
                 self._times = entry.times
                 continue
             self._tell_times()
-            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(max(0.0, min(entry.at, 4e9))))
-            self._write(f"{when} {entry.level:<7} {entry.topic:<10} {entry.text}\n")
+            self._write(f"{written(entry)}\n")
             self._text, self._times = entry.text, entry.times
 
     def close(self) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import fake_run as fr
 import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
 
 from minagi import protocol as p
 from minagi.config import Ui
-from tui.logbook import Logbook
+from tui.logbook import Logbook, Pages
 from tui.reducers import reduce
 from tui.reducers.log import say
+from tui.screens.logs import LogLines, LogScreen
 from tui.shell import MinagiApp
 from tui.state import LOG_LIMIT, AppState, initial
 
@@ -95,3 +100,93 @@ async def test_the_app_keeps_it_and_the_pane_says_where(tmp_path: Path) -> None:
         fake.over.set()
     await app.finish()
     assert "Expert 26 was born." in book.path.read_text()
+
+
+# ----------------------------------------------------------------------------------- the whole of it
+
+
+def shown(app: MinagiApp) -> str:
+    lines = app.screen.query_one(LogLines)
+    return "\n".join(strip.text for strip in lines.render_lines(lines.outer_size.region))
+
+
+def place(app: MinagiApp) -> str:
+    return str(app.screen.query_one("#log-place", Static).visual)
+
+
+@asynccontextmanager
+async def whole_log(path: Path) -> AsyncIterator[tuple[MinagiApp, Pilot]]:
+    """The app with its log opened; the file has more than the app remembers."""
+    path.write_text(
+        "".join(f"line {n} of yesterday{' with a NEEDLE' * (n % 400 == 0)}\n" for n in range(2000))
+    )
+    fake = fr.FakeSource([fr.hello()])
+    app = MinagiApp(fake, Ui(), clock=fr.Clock(), logbook=Logbook(path))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        fr.settle(app)
+        await pilot.press("L")
+        fr.settle(app)
+        yield app, pilot
+        fake.over.set()
+
+
+async def test_the_whole_log_opens_at_its_end_and_follows(tmp_path: Path) -> None:
+    async with whole_log(tmp_path / "app.log") as (app, pilot):
+        assert "A new model" in shown(app) and "line 1999 of yesterday" in shown(app)
+        app.fold(p.Log(fr.START, "info", "pool", "Expert 26 was born."))
+        for _ in range(2):
+            fr.settle(app)
+        assert "Expert 26 was born." in shown(app)
+        await pilot.press("home")
+        app.fold(p.Log(fr.START, "info", "pool", "Expert 27 was born."))
+        for _ in range(2):
+            fr.settle(app)
+        lines = shown(app).splitlines()
+        assert lines[0].strip() == "line 0 of yesterday with a NEEDLE", "it stays where it was put"
+        assert lines[-1].strip() == f"line {len(lines) - 1} of yesterday", "and fills the screen"
+        await pilot.press("down")
+        assert shown(app).startswith("line 1 of")
+        await pilot.press("pagedown", "pageup", "down", "end")
+        assert "Expert 27" in shown(app)
+        await pilot.press("q")
+        assert not isinstance(app.screen, LogScreen) and app.is_running
+
+
+async def test_the_whole_log_is_searched_from_its_end_back(tmp_path: Path) -> None:
+    async with whole_log(tmp_path / "app.log") as (app, pilot):
+        await pilot.press("slash", *"a needle", "enter")
+        assert "line 1600 of" in shown(app) and "found in 5, this is 5" in place(app)
+        await pilot.press("n")
+        assert "line 1200 of" in shown(app)
+        await pilot.press("n", "N", "N", "N")
+        assert "line 0 of" in shown(app), "past the last it begins anew"
+        await pilot.press("slash", "ctrl+u", *"(no such", "enter")
+        assert "nothing found" in place(app)
+        await pilot.press("slash", "escape")
+        assert isinstance(app.screen, LogScreen), "esc leaves the field first"
+        await pilot.press("escape")
+        assert not isinstance(app.screen, LogScreen)
+
+
+async def test_without_a_file_what_is_known_is_searched() -> None:
+    async with fr.opened(fr.FakeSource([fr.hello(), p.Log(fr.START, "info", "pool", "It was born.")])) as (
+        app,
+        pilot,
+    ):
+        await pilot.press("slash", *"log", "enter")
+        fr.settle(app)
+        await pilot.press("slash", *"BORN", "enter")
+        assert "It was born." in shown(app) and "found in 1, this is 1" in place(app)
+
+
+def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    pages = Pages(str(path))
+    assert pages.read_on() == []
+    path.write_bytes(b"one\nna\xc3")
+    assert pages.read_on() == ["one"]
+    with path.open("ab") as file:
+        file.write(b"\xafve\x1b[2J\n\n")
+    assert pages.read_on() == ["na\u00efve[2J", ""]
+    assert pages.read_on() == []

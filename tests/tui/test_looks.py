@@ -28,10 +28,11 @@ STEPS = 1300
 NOW = fr.START + STEPS * fr.STEP_SECONDS + 20
 SIZES = ((40, 12), (80, 24), (120, 40), (200, 60))
 THEMES = ("textual-dark", "textual-light", "ansi-dark")
-SCREENS = ("welcome", "quit", "leaving", "name", "revert", "help", "died", "inspect", "palette")
+SCREENS = ("welcome", "quit", "leaving", "name", "revert", "help", "died", "inspect", "palette", "whole_log")
 _KEYS: dict[str, tuple[str, ...]] = {
     "quit": ("q",), "leaving": ("q", "enter"), "name": ("S",), "revert": ("r",), "help": ("question_mark",),
     "inspect": ("p",), "palette": ("ctrl+p",),
+    "whole_log": ("L", "slash", *"held-out", "enter"),
 }  # fmt: skip
 Compare = Callable[..., bool]
 

@@ -43,10 +43,10 @@ class LogPane(Pane):
         chosen = "" if frame.view.log_filter == "all" else frame.view.log_filter
         behind = len(entries) - 1 - self._place(entries)
         below = f"{behind} newer below" if entries and behind else ""
-        file = f"all of it in {frame.logbook}" if frame.logbook else ""
         told = [part for part in (chosen, below) if part]
         room = size.width - sum(len(part) + 3 for part in told)
-        return " · ".join([*told, file] if file and len(file) <= room else told)
+        whole = (f"L: all of it, from {frame.logbook}" if frame.logbook else "", "L: all of it")
+        return " · ".join([*told, *[text for text in whole if text and len(text) <= room][:1]])
 
     def _place(self, entries: list[LogLine]) -> int:
         if self._bottom is None:

@@ -9,6 +9,7 @@ from tui.panes.pool import PoolPane
 from tui.panes.typed import SENT_MAX
 from tui.screens.help import HelpScreen
 from tui.screens.inspect import InspectScreen, ProbeField
+from tui.screens.logs import LogScreen
 from tui.shell.core import Core
 
 AXES = ("plain", "log", "log-log")
@@ -52,6 +53,10 @@ class Looking(Core):
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen(self.table))
+
+    def action_whole_log(self) -> None:
+        if not isinstance(self.screen, LogScreen):
+            self.push_screen(LogScreen(self.frame))
 
     def action_inspect(self) -> None:
         self.push_screen(InspectScreen())
