@@ -1,7 +1,7 @@
 """What the app looks like: `pytest --snapshot-update` after a change that was meant.
 
-Pictures hold the colours: the whole screen at every size in three themes, every pane and screen once.
-Texts hold what stands where: every pane and screen at every size.
+Pictures hold the colours: the whole screen at every size in three themes and twice without colour; every
+pane and screen at every size, and at one size in the other themes. Texts hold what stands where, to be read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import fake_run as fr
 import pytest
+from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.pilot import Pilot
@@ -97,6 +98,8 @@ def app(theme: str = THEMES[0], first_run: bool = False) -> MinagiApp:
 
 
 async def drawn(shown: MinagiApp, pilot: Pilot) -> None:
+    for field in shown.screen.query("Input, TextArea"):
+        field.cursor_blink = False  # type: ignore[attr-defined]
     for _ in range(2):
         fr.settle(shown)
         await pilot.pause()
@@ -142,14 +145,12 @@ def test_the_whole_screen(snap_compare: Compare, size: tuple[int, int], theme: s
     picture(snap_compare, app(theme), size)
 
 
-@pytest.mark.parametrize("pane", PANES)
-def test_a_pane(snap_compare: Compare, pane: str) -> None:
-    picture(snap_compare, app(), (80, 24), keys=(str(PANES.index(pane) + 1), "f"))
-
-
-@pytest.mark.parametrize("screen", SCREENS)
-def test_a_screen(snap_compare: Compare, screen: str) -> None:
-    picture(snap_compare, app(first_run=screen == "welcome"), (80, 24), screen=screen)
+@pytest.mark.parametrize("size", SIZES[1:3], ids=str)
+def test_the_whole_screen_without_colour(
+    snap_compare: Compare, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    picture(snap_compare, app(), size)
 
 
 @pytest.fixture
@@ -157,22 +158,41 @@ def text_file(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(TextFile)
 
 
+@pytest.fixture
+def svg_file(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(SVGImageExtension)
+
+
+async def resized(made: MinagiApp, pilot: Pilot, size: tuple[int, int]) -> str:
+    """The text of the screen at another size."""
+    await pilot.resize_terminal(*size)
+    await drawn(made, pilot)
+    strips = made.screen._compositor.render_strips()
+    lines = [strip.text.rstrip() for strip in strips]
+    assert len(lines) == size[1] and all(strip.cell_length == size[0] for strip in strips)
+    return "\n".join([f"--- {size[0]}x{size[1]}", *lines])
+
+
 @pytest.mark.parametrize("what", [*PANES, *SCREENS])
-async def test_what_stands_where(text_file: SnapshotAssertion, what: str) -> None:
-    """At each size, in one file."""
+async def test_everywhere(text_file: SnapshotAssertion, svg_file: SnapshotAssertion, what: str) -> None:
+    """At each size, in every theme: one app that is resized, and told to take another theme."""
     made = app(first_run=what == "welcome")
-    shots = []
+    texts: list[str] = []
+    pictures: dict[str, str] = {}
     async with made.run_test(size=SIZES[0]) as pilot:
         keys = (str(PANES.index(what) + 1), "f") if what in PANES else ()
         await after(*keys, screen="" if what in PANES else what)(pilot)
-        for width, height in SIZES:
-            await pilot.resize_terminal(width, height)
+        for size in SIZES:
+            texts.append(await resized(made, pilot, size))
+            pictures["{}x{}".format(*size)] = made.export_screenshot()
+        await resized(made, pilot, SIZES[1])
+        for theme in THEMES[1:]:
+            made.theme = theme
             await drawn(made, pilot)
-            strips = made.screen._compositor.render_strips()
-            lines = [strip.text.rstrip() for strip in strips]
-            assert len(lines) == height and all(strip.cell_length == width for strip in strips)
-            shots.append("\n".join([f"--- {width}x{height}", *lines]))
+            pictures[theme] = made.export_screenshot()
         assert isinstance(made.source, fr.FakeSource)
         made.source.hurry()
         made.source.over.set()
-    assert "\n".join(shots) + "\n" == text_file
+    assert "\n".join(texts) + "\n" == text_file
+    changed = [name for name, shot in pictures.items() if shot != svg_file(name=name)]
+    assert not changed
