@@ -1,4 +1,4 @@
-"""Shades the theme has no name for. Its own names ($success, $text-warning) are used as they are."""
+"""Shades the theme has no name for. Of its own take $text-warning and not $warning, pale on white."""
 
-MUTED = "$foreground 55%"  # what may be passed over
+MUTED = "$foreground 65%"  # what may be passed over
 FAINT = "$foreground 25%"  # rules and empty parts of bars

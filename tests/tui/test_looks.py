@@ -15,6 +15,7 @@ import pytest
 from pytest_textual_snapshot import SVGImageExtension
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from textual.color import Color
 from textual.pilot import Pilot
 
 from minagi import protocol as p
@@ -35,6 +36,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "inspect": ("p",), "palette": ("ctrl+p",),
     "whole_log": ("L", "slash", *"held-out", "enter"),
 }  # fmt: skip
+LEAST_CONTRAST = 2.7  # what the light theme's own warnings have on a panel
 Compare = Callable[..., bool]
 
 
@@ -173,6 +175,33 @@ async def resized(made: MinagiApp, pilot: Pilot, size: tuple[int, int]) -> str:
     return "\n".join([f"--- {size[0]}x{size[1]}", *lines])
 
 
+def pale(made: MinagiApp) -> list[tuple[str, float]]:
+    """Words and marks on the screen that hardly stand out from what lies under them."""
+    found = []
+    for strip in made.screen._compositor.render_strips():
+        for text, style, _ in strip:
+            told = [sign for sign in text if sign.isalnum() or sign in "●◐○✶◌◆★▲▼▸›+-" or sign > "⠀"]
+            if not told or style is None or style.color is None or style.bgcolor is None:
+                continue
+            ratio = contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+            if ratio < LEAST_CONTRAST:
+                found.append((text, round(ratio, 1)))
+    return found
+
+
+def contrast(one: Color, other: Color) -> float:
+    """How far two colours are apart, from 1 to 21, as the WCAG reckon it."""
+
+    def light(color: Color) -> float:
+        parts = [
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in color.normalized
+        ]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
 @pytest.mark.parametrize("what", [*PANES, *SCREENS])
 async def test_everywhere(text_file: SnapshotAssertion, svg_file: SnapshotAssertion, what: str) -> None:
     """At each size, in every theme: one app that is resized, and told to take another theme."""
@@ -185,11 +214,13 @@ async def test_everywhere(text_file: SnapshotAssertion, svg_file: SnapshotAssert
         for size in SIZES:
             texts.append(await resized(made, pilot, size))
             pictures["{}x{}".format(*size)] = made.export_screenshot()
+        assert what not in PANES or not pale(made)  # around a dialog things are dimmed
         await resized(made, pilot, SIZES[1])
         for theme in THEMES[1:]:
             made.theme = theme
             await drawn(made, pilot)
             pictures[theme] = made.export_screenshot()
+            assert what not in PANES or theme != "textual-light" or not pale(made)
         assert isinstance(made.source, fr.FakeSource)
         made.source.hurry()
         made.source.over.set()

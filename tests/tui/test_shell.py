@@ -10,7 +10,7 @@ from pathlib import Path
 import fake_run as fr
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Button
+from textual.widgets import Button, OptionList
 
 from minagi import protocol as p
 from minagi.config import Ui
@@ -385,6 +385,21 @@ async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
         assert "Loses 200 steps" in told and "can be undone" in told
         await press(pilot, "enter")
         assert fake.sent[-1] == p.Revert(3, "s2")
+
+
+async def test_the_revert_picker_uses_the_room_it_is_given() -> None:
+    fake = source(fr.metrics(900, random.Random(0)))
+    async with fr.opened(fake, size=(40, 12)) as (app, pilot):
+        await press(pilot, "r")
+        app.fold(snapshots())
+        fr.settle(app)
+        await press(pilot, "down", "down")
+        options = app.screen.query_one("#snapshots", OptionList)
+        assert "step" not in str(options.get_option_at_index(2).prompt)
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert "step" in str(options.get_option_at_index(2).prompt)
+        assert options.highlighted == 2
 
 
 async def test_a_dead_worker_is_shown_with_its_last_words_and_starts_again() -> None:

@@ -35,7 +35,7 @@ class DepthPane(Pane):
             _bar(
                 "grad", norm and clip and norm / clip,
                 _figure(norm, f" of {clip:g}") + (" clipped" if clipped else ""), width,
-                "$warning" if clipped else "$primary",
+                "$text-warning" if clipped else "$primary",
             ),
             _bar("signal", signal, words.share(signal), width),
         ]  # fmt: skip

@@ -60,7 +60,7 @@ class ExchangeView(Vertical):
 def prompt_text(exchange: Exchange) -> Content:
     """The user's words, cut where they are long, and how much of them the model could see."""
     shown = exchange.prompt[:PROMPT_SHOWN]
-    parts: list[tuple[str, str]] = [("› ", "bold $accent"), (shown, "$text-accent")]
+    parts: list[tuple[str, str]] = [("› ", "bold $text-accent"), (shown, "$text-accent")]
     if len(shown) < len(exchange.prompt):
         parts.append((f"… {exchange.size:,} characters in all", MUTED))
     if exchange.unread:

@@ -11,11 +11,11 @@ from tui.panes.base import Frame, Pane, fitted, line
 from tui.state import BITS
 from tui.styles import MUTED
 
-RAW, SMOOTH, HELD = "$primary", "bold $success", "bold $warning"
+RAW, SMOOTH, HELD = "$primary", "bold $text-success", "bold $text-warning"
 _MARKS = {
     "saved": ("▴", MUTED),
-    "reverted": ("↶", "bold $error"),
-    "born": ("✶", "$accent"),
+    "reverted": ("↶", "bold $text-error"),
+    "born": ("✶", "$text-accent"),
     "pruned": ("×", MUTED),
 }
 
@@ -87,5 +87,5 @@ def _legend(frame: Frame, width: int) -> Content:
         (4 + rank, line(_MARKS[kind], f" {name}")) for rank, (kind, name) in enumerate(names) if kind in kinds
     ]
     if state.diverged:
-        items.insert(0, (-1, line(("✖ diverged", "bold $error"))))
+        items.insert(0, (-1, line(("✖ diverged", "bold $text-error"))))
     return fitted(items, width)

@@ -36,7 +36,7 @@ class MemoryPane(Pane):
         lines = [fitted(items, size.width)]
         if memory.budget and size.height > 2:
             share = memory.used / memory.budget
-            style = "$error" if share > 0.95 else "$warning" if share > 0.8 else "$success"
+            style = "$text-error" if share > 0.95 else "$text-warning" if share > 0.8 else "$text-success"
             filled, rest = charts.bar(share, size.width - 5)
             lines.append(line((filled, style), (rest, MUTED), f"{words.share(share):>5}"))
         below = _tiers(memory.ram_experts, memory.ram_bytes, memory.disk_bytes, size.width)

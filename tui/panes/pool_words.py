@@ -11,7 +11,7 @@ from tui.state import Expert, PoolView
 from tui.styles import FAINT, MUTED
 
 GLYPHS = {"R": "●", "M": "◐", "D": "○", "n": "✶", "d": "◌"}
-STYLES = {"R": "$success", "M": "$primary", "D": MUTED, "n": "bold $warning", "d": "$error"}
+STYLES = {"R": "$text-success", "M": "$primary", "D": MUTED, "n": "bold $text-warning", "d": "$text-error"}
 CAME, LEFT = ("+", "$text-success"), ("-", "$text-warning")
 _PLACES = {"R": "resident", "M": "in RAM", "D": "on disk"}
 _COUNTS = (

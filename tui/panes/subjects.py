@@ -91,7 +91,7 @@ def _row(subject: Subject, name: int, columns: list[tuple[str, int]], frame: Fra
     label = Content(subject.name).truncate(name, ellipsis=True)
     label = label.pad_right(max(0, name - label.cell_length))
     parts = [(f" {cells[title][0]:>{width}}", cells[title][1]) for title, width in columns]
-    return line(("▸ " if current else "  ", "$accent"), label, *parts)
+    return line(("▸ " if current else "  ", "$text-accent"), label, *parts)
 
 
 def _is_worse(subject: Subject) -> bool:

@@ -34,7 +34,7 @@ class WindowPane(Pane):
         if ceiling > start:
             ends = f"{start:,} ", f" {ceiling:,}"
             filled, rest = charts.bar((context - start) / (ceiling - start), width - sum(map(len, ends)))
-            lines.append(line((ends[0], MUTED), (filled, "$success"), (rest + ends[1], MUTED)))
+            lines.append(line((ends[0], MUTED), (filled, "$text-success"), (rest + ends[1], MUTED)))
         lines.append(_gain(frame, width))
         after = _after(frame, width, context >= ceiling > 0, size.height - len(lines))
         room = size.height - len(lines) - len(after)

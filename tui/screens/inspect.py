@@ -217,7 +217,7 @@ def digit(rows: int) -> str:
 def shade(rows: int, most: int) -> str:
     """The more rows, the more colour."""
     share = (rows - 1) / (most - 1) if most > 1 else 0.0
-    return f"on $primary {round(12 + 68 * max(0.0, min(1.0, share)))}%"
+    return f"on $primary {round(10 + 40 * max(0.0, min(1.0, share)))}%"
 
 
 def _sign(place: int, sign: Sign, most: int, bits: bool, width: int) -> Content:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from rich.cells import cell_len, set_cell_size
+from textual import events
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
@@ -15,9 +17,8 @@ from tui import words
 from tui.panes.base import Frame, fitted, line
 from tui.screens.dialog import Dialog
 from tui.state import Snapshot
-from tui.styles import MUTED
 
-_WIDTH, _BESIDE = 84, 8  # columns of the box, and those of its frame
+_WIDTH, _BESIDE, _BESIDE_LOW = 84, 8, 6  # columns of the box, and those of its frame and scrollbar
 _AGO, _NAME = 15, 22  # columns of a line's beginning
 
 
@@ -49,16 +50,29 @@ class RevertScreen(Dialog[str]):
         if found is None or found is self._shown:
             return
         self._shown = found
+        self._list(found, 0)
+        self._preview(None)
+
+    def _list(self, found: tuple[Snapshot, ...], highlighted: int | None) -> None:
+        """Fill the list, as wide as there is room."""
         self._options.clear_options()
         self._options.add_option(_cancel())
         for place, snapshot in enumerate(found):
-            self._options.add_option(Option(_row(snapshot, frame, self._room), id=str(place)))
-        self._options.highlighted = 0
-        self._preview(None)
+            self._options.add_option(Option(_row(snapshot, self._frame, self._room), id=str(place)))
+        self._options.highlighted = highlighted
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_later(self._refill)  # once the dialog has taken its new shape
+
+    def _refill(self) -> None:
+        if self._shown:
+            self._list(self._shown, self._options.highlighted)
 
     @property
     def _room(self) -> int:
         """Columns of a line of the list."""
+        if self.has_class("-low"):
+            return max(20, self.size.width - _BESIDE_LOW)
         return max(20, min(_WIDTH, self.size.width * 24 // 25) - _BESIDE)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -100,9 +114,11 @@ def _row(snapshot: Snapshot, frame: Frame, width: int) -> Content:
     held = words.loss(snapshot.held_out, frame.view.bits)
     ago = words.ago(max(0.0, frame.now - snapshot.at))
     column = max(1, min(_NAME, width - _AGO - 1))
+    if cell_len(name) > column:
+        name = set_cell_size(name, column - 1) + "…"
     items = [
-        (0, line((f"{ago:<{_AGO}}", MUTED))),
-        (1, line((f"{name[:column]:<{column}}", "bold" if snapshot.name else ""))),
+        (0, line(f"{ago:<{_AGO}}")),  # in no colour of its own: the list lays its own under what is chosen
+        (1, line((set_cell_size(name, column), "bold" if snapshot.name else ""))),
         (2, line(f"step {snapshot.step:>9,}")),
         (3, line(f"held-out {held}")),
     ]
