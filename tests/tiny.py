@@ -16,7 +16,8 @@ from minagi.model.routing import Forward
 from minagi.model.shape import Depth, Routing, Shape
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
 from minagi.pool.slots import level_names
-from minagi.weights import ExpertRecord, round_moments
+from minagi.weights import ExpertRecord, as_written
+from minagi.weights.moments import from_bf16
 
 CPU = torch.device("cpu")
 
@@ -29,10 +30,12 @@ class MemoryDisk:
     spilled: dict[int, ExpertRecord] = field(default_factory=dict)
     reads: int = 0
 
-    def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
+    def read_expert(self, uid: int, moments: bool = True, weights: bool = True) -> ExpertRecord:
         self.reads += 1
         record = copied(self.spilled.get(uid) or self.held[uid])
-        return record if moments else ExpertRecord(uid, record.weights, None, record.average)
+        if not moments:
+            record.moments = None
+        return record if weights else ExpertRecord(uid, {}, record.moments)
 
     def spill_expert(self, record: ExpertRecord) -> None:
         self.spilled[record.uid] = copied(record)
@@ -40,7 +43,7 @@ class MemoryDisk:
     def checkpoint(self, pool: ExpertPool) -> None:
         """What `Store.checkpoint` does: everything that changed, moments in bf16; then the pool settles."""
         for record in (self.spilled | pool.changed()).values():
-            self.held[record.uid] = copied(record, round_moments)
+            self.held[record.uid] = as_written(record)
         self.spilled.clear()
         pool.settle()
 
@@ -51,7 +54,7 @@ def live(pool: ExpertPool, uid: int) -> ExpertRecord:
     if index is not None and pool._slots[index].stale:
         return pool._record(index)
     held = pool.ram.dirty().get(uid)
-    return held if held is not None else pool.ram.disk.read_expert(uid)
+    return copied(held if held is not None else pool.ram.disk.read_expert(uid), from_bf16)
 
 
 def copied(record: ExpertRecord, moment: Callable[[np.ndarray], np.ndarray] = np.copy) -> ExpertRecord:

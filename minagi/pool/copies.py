@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from minagi.weights import memory
+
 Take = Callable[[Tensor], np.ndarray]
 _ALIGN = 64  # bytes
 _PIECE = 1 << 18  # numbers rounded at a time: what is in between stays in the processor's cache
@@ -20,7 +22,12 @@ def seen(tensor: Tensor) -> np.ndarray:
 
 def copied(tensor: Tensor) -> np.ndarray:
     """A copy of the numbers."""
-    return seen(tensor).copy() if tensor.device.type == "cpu" else seen(tensor)
+    numbers = seen(tensor)
+    if tensor.device.type != "cpu":
+        return numbers
+    array = memory.empty(numbers.shape, numbers.dtype)
+    np.copyto(array, numbers)
+    return array
 
 
 class Copies:

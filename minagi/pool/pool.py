@@ -147,7 +147,7 @@ class ExpertPool:
             slot = self._slots[index]
             if not slot.moments:
                 assert slot.uid is not None
-                self.slots.load_moments(index, self.ram.moments(slot.uid).moments)
+                self.slots.load_moments(index, self.ram.moments(slot.uid))
                 slot.moments = True
         return sorted(self._to_step, key=lambda index: self._slots[index].uid or 0)
 

@@ -6,13 +6,15 @@ from collections import OrderedDict
 from typing import Protocol
 
 from minagi.weights import ExpertRecord, as_written
+from minagi.weights.tensors import Arrays
 
 
 class Disk(Protocol):
     """What the tiers need of the weights directory (`minagi.weights.Store`)."""
 
-    def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
-        """An expert as it was last spilled or checkpointed, without its moments when nobody asks for them."""
+    def read_expert(self, uid: int, moments: bool = True, weights: bool = True) -> ExpertRecord:
+        """An expert as it was last spilled or checkpointed, without the moments or the weights (with their
+        average) when nobody asks for them."""
 
     def spill_expert(self, record: ExpertRecord) -> None:
         """Keep a trained expert until the next checkpoint, exactly as it is."""
@@ -57,11 +59,12 @@ class RamTier:
             self._keep(self.disk.read_expert(uid, moments=False))
         return self._settled(uid)
 
-    def moments(self, uid: int) -> ExpertRecord:
-        """An expert with its moments. Those read from disk are not kept: a step is about to change them."""
+    def moments(self, uid: int) -> Arrays | None:
+        """An expert's moments; None = zeros. Those read from disk are not kept: a step is about to change
+        them."""
         if uid not in self._held or uid in self._without_moments:
-            return self.disk.read_expert(uid)
-        return self._settled(uid)
+            return self.disk.read_expert(uid, weights=False).moments
+        return self._settled(uid).moments
 
     def _settled(self, uid: int) -> ExpertRecord:
         if uid in self._unrounded:

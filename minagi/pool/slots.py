@@ -81,6 +81,12 @@ class GradientPart:
         return sum(tensor.numel() for tensor in self.tensors)
 
 
+def _put(target: Tensor, array: np.ndarray) -> None:
+    """Copy `array`, real numbers or the bits of bf16 ones (int16), to where they belong."""
+    source = torch.from_numpy(array)
+    target.copy_(source.view(torch.bfloat16) if source.dtype == torch.int16 else source)
+
+
 class ExpertSlots:
     """Stacked tensors of every slot, and the arithmetic that touches them directly."""
 
@@ -209,9 +215,9 @@ class ExpertSlots:
 
     def _load(self, up: Tensor, down: Tensor, arrays: dict[str, np.ndarray], level: int) -> None:
         w1, w3, w2 = level_names(level)
-        up[: self.width].copy_(torch.from_numpy(arrays[w1]))
-        up[self.width :].copy_(torch.from_numpy(arrays[w3]))
-        down.copy_(torch.from_numpy(arrays[w2]))
+        _put(up[: self.width], arrays[w1])
+        _put(up[self.width :], arrays[w3])
+        _put(down, arrays[w2])
 
     def load_moments(self, slot: int, moments: dict[str, np.ndarray] | None) -> None:
         """Put an expert's moments into a slot; None means it has none yet: zeros."""
@@ -222,9 +228,9 @@ class ExpertSlots:
                     up[slot].zero_()
                     down[slot].zero_()
                 else:
-                    up[slot, : self.width].copy_(torch.from_numpy(moments[f"{w1}_{kind}"]))
-                    up[slot, self.width :].copy_(torch.from_numpy(moments[f"{w3}_{kind}"]))
-                    down[slot].copy_(torch.from_numpy(moments[f"{w2}_{kind}"]))
+                    _put(up[slot, : self.width], moments[f"{w1}_{kind}"])
+                    _put(up[slot, self.width :], moments[f"{w3}_{kind}"])
+                    _put(down[slot], moments[f"{w2}_{kind}"])
 
     def moments_in(self, slot: int) -> list[Tensor]:
         """A slot's moments themselves."""

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from minagi.errors import WeightsError
-from minagi.weights import layout, tensors
+from minagi.weights import layout, memory, tensors
 from minagi.weights.layout import Places
-from minagi.weights.npz import Npz
+from minagi.weights.npz import Empty, Npz
 from minagi.weights.tensors import Arrays, ExpertRecord, Optim
 from minagi.weights.view import View, remedied
 
@@ -46,27 +48,32 @@ class Contents:
             return None
         return self._read(view, layout.OPTIM, tensors.read_average, part="average")
 
-    def expert(self, view: View, uid: int, *, moments: bool) -> ExpertRecord:
-        """An expert's weights, their average if there, and its moments if asked for and there."""
+    def expert(self, view: View, uid: int, *, weights: bool, moments: bool) -> ExpertRecord:
+        """An expert's weights with their average, and its moments: what is asked for and there."""
         model = view.made()
         name = model.experts.get(uid)
         if name is None:
             raise WeightsError(f"{self._places.root} has no expert {uid}. This is a defect; report it.")
+        if name.endswith(".npy") and not weights:
+            return ExpertRecord(uid, {})
         if name.endswith(".npy"):
             with remedied(self._places):
                 return view.read(name, lambda path: tensors.read_flat_expert(path, uid, model.shape))
 
         def reader(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> ExpertRecord:
-            return tensors.read_expert(archive, uid, shape, moments=moments, check=check)
+            return tensors.read_expert(archive, uid, shape, weights=weights, moments=moments, check=check)
 
-        return self._read(view, name, reader, part="" if moments else "weights")
+        part = "" if weights and moments else "weights" if weights else "moments"
+        return self._read(view, name, reader, part, memory.empty)
 
-    def _read(self, view: View, name: str, reader: Callable[..., T], part: str = "") -> T:
+    def _read(
+        self, view: View, name: str, reader: Callable[..., T], part: str = "", empty: Empty = np.empty
+    ) -> T:
         """`reader` of an archive of the checkpoint."""
         shape = view.made().shape
 
         def read(path: Path) -> T:
-            with Npz(path) as archive:
+            with Npz(path, empty) as archive:
                 known = archive.identity in (self._verified.get((name, part)), self._verified.get((name, "")))
                 result = reader(archive, shape, check=not known)
                 self._verified[name, part] = archive.identity

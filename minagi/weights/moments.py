@@ -33,19 +33,12 @@ def to_bf16(array: np.ndarray) -> np.ndarray:
 
 
 def from_bf16(bits: np.ndarray) -> np.ndarray:
-    """The float32 values whose upper halves `bits` (int16 or uint16) holds; exact."""
+    """The float32 values whose upper halves `bits` (int16 or uint16) holds; exact. Real numbers stay."""
+    if bits.dtype.kind == "f":
+        return bits.astype(np.float32, copy=False)
     wide = np.ascontiguousarray(bits).view(np.uint16).astype(np.uint32)
     wide <<= np.uint32(16)
     return wide.view(np.float32).reshape(np.shape(bits))
-
-
-def round_moments(array: np.ndarray) -> np.ndarray:
-    """What a checkpoint keeps of `array`: each value rounded to bf16, as a new float32 array.
-
-    Whoever takes a checkpoint gives the live moments these values, so that a run that goes on and
-    one that resumes from the checkpoint compute the same numbers.
-    """
-    return from_bf16(to_bf16(array))
 
 
 def all_finite(array: np.ndarray) -> bool:
@@ -54,3 +47,10 @@ def all_finite(array: np.ndarray) -> bool:
         return bool(np.isfinite(array).all())
     exponent = np.int16(0x7F80)
     return bool((np.bitwise_and(array, exponent) != exponent).all())
+
+
+def any_negative(array: np.ndarray) -> bool:
+    """Whether a number is below zero, of finite real numbers or of bf16 bits. -0 is not."""
+    if array.dtype != np.int16:
+        return bool((array < 0).any())
+    return bool(((array < 0) & (array != np.int16(-0x8000))).any())

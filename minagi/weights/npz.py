@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -38,6 +38,7 @@ _HEADER = re.compile(
 )
 _DESCR = re.compile(r"[<>|=]?[fiu][1248]")
 _STORED = 0
+Empty = Callable[[tuple[int, ...], np.dtype], np.ndarray]
 _DAY = 0x21  # 1 January 1980, always: equal arrays make equal files
 
 
@@ -64,10 +65,14 @@ class Member:
 
 
 class Npz:
-    """An archive open for reading; use as a context. Raises FileFault for whatever is wrong with it."""
+    """An archive open for reading; use as a context. Raises FileFault for whatever is wrong with it.
 
-    def __init__(self, path: Path) -> None:
+    `empty` finds the memory that arrays are read into.
+    """
+
+    def __init__(self, path: Path, empty: Empty = np.empty) -> None:
         self.path = path
+        self._empty = empty
         self._fd = files.open_regular(path)
         try:
             status = os.fstat(self._fd)
@@ -161,7 +166,7 @@ class Npz:
 
     def read(self, member: Member, *, check: bool) -> np.ndarray:
         """The array of `member`, its own memory; with `check` its checksum is verified."""
-        array = np.empty(member.shape, member.dtype)
+        array = self._empty(member.shape, member.dtype)
         try:
             whole = files.read_into(self._fd, array, member.offset)
         except OSError as error:

@@ -1,8 +1,8 @@
 """Trained experts that left RAM between two checkpoints.
 
-They lie beside the checkpoint, never in it, in fp32 exactly, and live as long as the process: a crash
-returns to the checkpoint, so nothing here is synced, named for others or read by them. The names, shapes and
-places of a file's arrays are kept in memory.
+They lie beside the checkpoint, never in it, exactly as they were in RAM, and live as long as the process: a
+crash returns to the checkpoint, so nothing here is synced, named for others or read by them. The names,
+kinds, shapes and places of a file's arrays are kept in memory.
 
 A checkpoint takes what is spilled (`current`; `mark`, if training goes on meanwhile), writes it, and lets
 it go (`drop`). An expert spilled again meanwhile is newer than the checkpoint and stays.
@@ -14,14 +14,16 @@ import os
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from minagi.weights import files
+from minagi.weights import files, memory
 from minagi.weights.faults import FileFault, Missing, Unreadable
 from minagi.weights.tensors import Arrays, ExpertRecord, as_written
 
+Sizes = dict[str, tuple[tuple[int, ...], np.dtype]]  # name -> shape and kind, in the file's order
 _REMEDY = "Revert to the last checkpoint."
 
 
@@ -31,9 +33,9 @@ class Spilled:
 
     uid: int
     path: Path
-    weights: dict[str, tuple[int, ...]]  # name -> shape, in the file's order
-    average: dict[str, tuple[int, ...]]
-    moments: dict[str, tuple[int, ...]]
+    weights: Sizes
+    average: Sizes
+    moments: Sizes
     rounded: bool = False  # a checkpoint has taken it: moments and average read as that wrote them
 
 
@@ -58,8 +60,8 @@ class SpillArea:
         if not self.folder.is_dir():
             with suppress(FileExistsError):
                 files.mkdir(self.folder)
-        parts = (record.weights, record.average or {}, record.moments or {})
-        arrays = [np.ascontiguousarray(a, np.float32) for part in parts for a in part.values()]
+        parts = [_plain(part or {}) for part in (record.weights, record.average, record.moments)]
+        arrays = [array for part in parts for array in part.values()]
         try:
             files.write_file(path, (a.reshape(-1).view(np.uint8).data for a in arrays), sync=False)
         except OSError:
@@ -76,14 +78,14 @@ class SpillArea:
         if old is not None:
             _discard(old.path)
 
-    def read(self, uid: int, *, moments: bool) -> ExpertRecord | None:
-        """The expert as it was spilled; None when it is not here."""
+    def read(self, uid: int, *, weights: bool, moments: bool) -> ExpertRecord | None:
+        """What is asked for of the expert, as it was spilled; None when it is not here."""
         with self._lock:  # opened under the lock: a checkpoint that ends may remove the name
             entry = self._current.get(uid)
             if entry is None:
                 return None
             fd = _opened(entry)
-        return _read(entry, fd, moments)
+        return _read(entry, fd, weights, moments)
 
     def current(self) -> dict[int, Spilled]:
         """What a checkpoint taken now has to write."""
@@ -115,7 +117,7 @@ class SpillArea:
 
 def read_spilled(entry: Spilled) -> ExpertRecord:
     """The expert as `SpillArea.mark` found it, moments rounded."""
-    return _read(entry, _opened(entry), True)
+    return _read(entry, _opened(entry), True, True)
 
 
 def _opened(entry: Spilled) -> int:
@@ -131,25 +133,33 @@ def _discard(path: Path) -> None:
         files.unlink(path)
 
 
-def _sizes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in arrays.items()}
+def _plain(arrays: Arrays) -> Arrays:
+    """The arrays in one piece each, in fp32 where they are not bf16 bits."""
+    return {
+        n: np.ascontiguousarray(a, None if a.dtype == np.int16 else np.float32) for n, a in arrays.items()
+    }
 
 
-def _read(entry: Spilled, fd: int, moments: bool) -> ExpertRecord:
+def _sizes(arrays: Arrays) -> Sizes:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+
+
+def _read(entry: Spilled, fd: int, weights: bool, moments: bool) -> ExpertRecord:
     """Reads and closes `fd`."""
     parts: list[Arrays] = []
     at = 0
     try:
-        for sizes in (entry.weights, entry.average, entry.moments if moments else {}):
-            parts.append({name: np.empty(size, np.float32) for name, size in sizes.items()})
-            for array in parts[-1].values():
-                if not files.read_into(fd, array, at):
-                    raise FileFault(entry.path, "was cut short by another program", _REMEDY)
-                at += array.nbytes
+        for sizes, wanted in ((entry.weights, weights), (entry.average, weights), (entry.moments, moments)):
+            parts.append({})
+            for name, (shape, dtype) in sizes.items():
+                if wanted:
+                    array = parts[-1][name] = memory.empty(shape, dtype)
+                    if not files.read_into(fd, array, at):
+                        raise FileFault(entry.path, "was cut short by another program", _REMEDY)
+                at += prod(shape) * dtype.itemsize
     except OSError as error:
         raise Unreadable(entry.path, error) from None
     finally:
         os.close(fd)
-    weights, average, state = parts
-    record = ExpertRecord(entry.uid, weights, state or None, average or None)
+    record = ExpertRecord(entry.uid, parts[0], parts[2] or None, parts[1] or None)
     return as_written(record) if entry.rounded else record

@@ -190,20 +190,21 @@ class Store:
         """The averages of the trunk and the routers by name, fp32; None where there are none."""
         return self._contents.average(self._here())
 
-    def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
+    def read_expert(self, uid: int, moments: bool = True, weights: bool = True) -> ExpertRecord:
         """An expert as it was last spilled, handed over or checkpointed. Moments are None when they are zero
-        or not asked for. Its arrays are not to be changed."""
-        if self._spill is not None and (record := self._spill.read(uid, moments=moments)) is not None:
+        or not asked for, weights {} when not asked for. Its arrays are not to be changed."""
+        parts = {"weights": weights, "moments": moments}
+        if self._spill is not None and (record := self._spill.read(uid, **parts)) is not None:
             return record
         if (handed := self._handed.get(uid)) is not None:
-            return as_written(handed, moments)
+            return as_written(handed, **parts)
         try:
-            return self._contents.expert(self._here(), uid, moments=moments)
+            return self._contents.expert(self._here(), uid, **parts)
         except Missing:
             if self._lock is None:
                 raise
             with self._committing:  # the file may just have been renamed by a commit of the other thread
-                return self._contents.expert(self._here(), uid, moments=moments)
+                return self._contents.expert(self._here(), uid, **parts)
 
     def _model(self) -> Model:
         return self._here().made()

@@ -1,7 +1,8 @@
 """The tensors of a model's files, read and written: names and shapes checked, moments in bf16.
 
-Reading gives float32 arrays of their own memory. `check` verifies checksums and that every number is
-finite; a caller leaves it out only for a file it has checked before.
+Reading gives float32 arrays of their own memory, but for an expert's moments and average, which stay the
+bf16 bits of the file (`moments.py`): widening them costs more than reading them. `check` verifies checksums
+and that every number is finite; a caller leaves it out only for a file it has checked before.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from minagi.errors import WeightsError
 from minagi.weights import files, layout
 from minagi.weights.faults import FileFault, Unreadable
-from minagi.weights.moments import all_finite, from_bf16, round_moments, to_bf16
+from minagi.weights.moments import all_finite, any_negative, from_bf16, to_bf16
 from minagi.weights.npz import Member, Npz, parse_header, write_npz
 
 Arrays = dict[str, np.ndarray]
@@ -32,7 +33,8 @@ class ExpertRecord:
     """One expert off the card."""
 
     uid: int
-    weights: Arrays  # w1, w3 [W, D], w2 [D, W]; deeper levels b0_w1, …; fp32
+    weights: Arrays  # w1, w3 [W, D], w2 [D, W]; deeper levels b0_w1, …; fp32; {} where not asked for
+    # Real numbers, or bf16 bits where int16:
     moments: Arrays | None = None  # w1_m, w1_v, … of the weights' shapes; None = zeros
     average: Arrays | None = None  # w1, … as they were on average lately; None = as they are
 
@@ -98,19 +100,27 @@ def read_optim(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Optim:
             m, v = (_fitting_moment(archive, f"{name}|{kind}", shapes[name], check) for kind in "mv")
             if m is None or v is None:
                 m, v, t = None, None, 0.0
+            else:
+                m, v = from_bf16(m), from_bf16(v)
         optim[name] = (m, v, t)
     return optim
 
 
 def read_expert(
-    archive: Npz, uid: int, shape: Mapping[str, Any], *, moments: bool, check: bool
+    archive: Npz, uid: int, shape: Mapping[str, Any], *, weights: bool, moments: bool, check: bool
 ) -> ExpertRecord:
-    """An expert's weights, their average if there, and its moments if asked for and there."""
+    """An expert's weights with their average, and its moments: what is asked for and there."""
     shapes = layout.expert_shapes(shape)
-    weights = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
-    average = _average(archive, "{}_a", shapes, check)
-    if not moments or not any(name.endswith(("_m", "_v")) for name in archive.names):
-        return ExpertRecord(uid, weights, average=average)
+    record = ExpertRecord(uid, {})
+    if weights:
+        record.weights = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
+        record.average = _average(archive, "{}_a", shapes, check)
+    if moments and any(name.endswith(("_m", "_v")) for name in archive.names):
+        record.moments = _moments(archive, shapes, check)
+    return record
+
+
+def _moments(archive: Npz, shapes: layout.Shapes, check: bool) -> Arrays:
     state = {}
     for name, size in shapes.items():
         for kind in "mv":
@@ -118,14 +128,15 @@ def read_expert(
             if moment is None:
                 raise FileFault(archive.path, f"lacks the moment {name}_{kind} as {_dims(size)}")
             state[f"{name}_{kind}"] = moment
-    return ExpertRecord(uid, weights, state, average)
+    return state
 
 
 def read_average(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays | None:
     """The averages of the trunk and the routers, from optim.npz; None unless all of them are there."""
     shapes = layout.dense_shapes(shape)
     shapes.pop("head.weight")
-    return _average(archive, "{}|a", shapes, check)
+    average = _average(archive, "{}|a", shapes, check)
+    return None if average is None else {name: from_bf16(array) for name, array in average.items()}
 
 
 def _average(archive: Npz, key: str, shapes: layout.Shapes, check: bool) -> Arrays | None:
@@ -195,17 +206,17 @@ def _weight(archive: Npz, name: str, size: tuple[int, ...], check: bool) -> np.n
 
 
 def _fitting_moment(archive: Npz, name: str, size: tuple[int, ...], check: bool) -> np.ndarray | None:
-    """A moment in fp32, from bf16 bits or real numbers; None when there is none of this shape."""
+    """A moment as bf16 bits, or in fp32 where the file has real numbers; None when none has this shape."""
     member = archive.member(name)
     if member is None or member.shape != size:
         return None
     if member.dtype.kind != "f" and member.dtype not in (np.dtype(np.int16), np.dtype(np.uint16)):
         raise FileFault(archive.path, f"holds {name!r} as {member.dtype}, not as bf16 bits or real numbers")
     array = archive.read(member, check=check)
-    array = array.astype(np.float32, copy=False) if member.dtype.kind == "f" else from_bf16(array)
+    array = array.astype(np.float32, copy=False) if member.dtype.kind == "f" else array.view(np.int16)
     if check:
         _finite(archive.path, name, array)
-        if name.endswith("v") and array.size and array.min() < 0:
+        if name.endswith("v") and any_negative(array):
             raise FileFault(archive.path, f"is damaged: {name!r}, a mean of squares, holds negative numbers")
     return array
 
@@ -221,7 +232,7 @@ def _count(archive: Npz, key: str, check: bool) -> float:
 
 
 def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    if not np.isfinite(array).all():
+    if not all_finite(array):
         raise FileFault(path, f"holds numbers in {name!r} that are not finite (NaN or infinity)")
     return array
 
@@ -233,16 +244,19 @@ def _dims(size: tuple[int, ...]) -> str:
 # ------------------------------------------------------------------------------------------ writing
 
 
-def as_written(record: ExpertRecord, moments: bool = True) -> ExpertRecord:
+def as_written(record: ExpertRecord, moments: bool = True, weights: bool = True) -> ExpertRecord:
     """`record` as it will read when a checkpoint has written it, in memory of its own."""
 
-    def rounded(arrays: Arrays | None) -> Arrays | None:
-        return None if arrays is None else {name: round_moments(array) for name, array in arrays.items()}
+    def own(arrays: Arrays | None) -> Arrays | None:
+        if arrays is None:
+            return None
+        return {n: a.copy() if a.dtype == np.int16 else to_bf16(a) for n, a in arrays.items()}
 
-    weights = {name: array.copy() for name, array in record.weights.items()}
-    return ExpertRecord(
-        record.uid, weights, rounded(record.moments) if moments else None, rounded(record.average)
-    )
+    parts = ExpertRecord(record.uid, {}, own(record.moments) if moments else None)
+    if weights:
+        parts.weights = {name: array.copy() for name, array in record.weights.items()}
+        parts.average = own(record.average)
+    return parts
 
 
 def check_tensors(what: str, arrays: Mapping[str, np.ndarray], shapes: layout.Shapes) -> None:

@@ -9,6 +9,7 @@ from tiny import CPU, MemoryDisk, copied
 
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
 from minagi.weights import ExpertRecord
+from minagi.weights.moments import from_bf16
 
 D, W = 4, 3
 
@@ -30,11 +31,14 @@ class WatchedDisk(MemoryDisk):
     def __init__(self, experts: int) -> None:
         super().__init__({uid: record(uid) for uid in range(experts)})
         self.with_moments: list[int] = []
+        self.with_weights: list[int] = []
 
-    def read_expert(self, uid: int, moments: bool = True) -> ExpertRecord:
+    def read_expert(self, uid: int, moments: bool = True, weights: bool = True) -> ExpertRecord:
         if moments:
             self.with_moments.append(uid)
-        return super().read_expert(uid, moments)
+        if weights:
+            self.with_weights.append(uid)
+        return super().read_expert(uid, moments, weights)
 
 
 def pool_of(
@@ -109,7 +113,7 @@ def test_an_arrival_is_stepped_with_its_own_moments_and_not_its_slots() -> None:
     pool, disk = pool_of(slots=1)
     step(pool, 0)
     step(pool, 3)
-    assert disk.with_moments == [0, 3]
+    assert disk.with_moments == disk.with_weights == [0, 3]  # and both but once
     assert float(moments_of(pool, 3)["w1_m"][0, 0]) == 4.5
     assert float(moments_of(pool, 3)["w2_v"][0, 0]) == 4.75
     step(pool, 0)  # comes back from RAM with what its step left
@@ -136,7 +140,7 @@ def test_own_moments_through_every_tier(ram: int) -> None:
     for uid in range(5):
         assert float(disk.held[uid].weights["w1"][0, 0]) == uid + 3.25
         moments = disk.held[uid].moments
-        assert moments is not None and float(moments["w1_m"][0, 0]) == uid + 3.5
+        assert moments is not None and float(from_bf16(moments["w1_m"])[0, 0]) == uid + 3.5
 
 
 def test_an_expert_that_no_step_touched_is_not_copied_back() -> None:
@@ -169,7 +173,7 @@ def test_a_checkpoint_rounds_averages_wherever_an_expert_sits() -> None:
     for found, uid in ((pool.slots.average_of(slot), 1), (pool.ram.weights(0).average, 0)):
         assert found is not None
         for name, array in (disk.held[uid].average or {}).items():
-            np.testing.assert_array_equal(found[name], array)
+            np.testing.assert_array_equal(from_bf16(found[name]), from_bf16(array))
 
 
 def test_ram_counts_averages_among_its_bytes() -> None:

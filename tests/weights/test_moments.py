@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from minagi.weights.moments import from_bf16, round_moments, to_bf16
+from minagi.weights.moments import all_finite, any_negative, from_bf16, to_bf16
+
+
+def round_moments(array: np.ndarray) -> np.ndarray:
+    """What a checkpoint keeps of `array`, in fp32."""
+    return from_bf16(to_bf16(array))
+
 
 bits32 = arrays(np.uint32, st.integers(0, 40), elements=st.integers(0, 2**32 - 1))
 
@@ -61,3 +67,11 @@ def test_the_given_array_is_left_alone() -> None:
     rounded = round_moments(given_array)
     assert (given_array == np.float32(1.001)).all()
     assert not np.shares_memory(given_array, rounded)
+
+
+@given(arrays(np.int16, st.integers(0, 40), elements=st.integers(-(2**15), 2**15 - 1)))
+def test_bits_are_judged_as_the_numbers_they_are(bits: np.ndarray) -> None:
+    values = from_bf16(bits)
+    finite = np.isfinite(values)
+    assert all_finite(bits) == finite.all()
+    assert any_negative(bits[finite]) == any_negative(values[finite]) == bool((values[finite] < 0).any())

@@ -30,11 +30,16 @@ from minagi.weights import (
     commit,
     files,
     layout,
-    round_moments,
     snapshots,
     view,
 )
-from minagi.weights.npz import write_npz
+from minagi.weights.moments import from_bf16, to_bf16
+from minagi.weights.npz import Npz, write_npz
+
+
+def round_moments(array: np.ndarray) -> np.ndarray:
+    """What a checkpoint keeps of `array`, in fp32."""
+    return from_bf16(to_bf16(array))
 
 
 def same(found: ExpertRecord, expected: ExpertRecord, rounded: bool = True) -> bool:
@@ -42,11 +47,12 @@ def same(found: ExpertRecord, expected: ExpertRecord, rounded: bool = True) -> b
     moments = expected.moments or {}
     if rounded:
         moments = {name: round_moments(array) for name, array in moments.items()}
+    held = {name: from_bf16(array) for name, array in (found.moments or {}).items()}
     return (
         found.weights.keys() == expected.weights.keys()
         and all(np.array_equal(found.weights[n], a) for n, a in expected.weights.items())
-        and (found.moments or {}).keys() == moments.keys()
-        and all(np.array_equal(found.moments[n], a) for n, a in moments.items())
+        and held.keys() == moments.keys()
+        and all(np.array_equal(held[n], a) for n, a in moments.items())
     )
 
 
@@ -145,6 +151,8 @@ def test_a_spilled_expert_is_exact_and_touches_no_file(tmp_path: Path) -> None:
         assert (has_spill(store, 1), has_spill(store, 0), has_spill(store, 5)) == (True, False, True)
         assert same(store.read_expert(1), expert(1, 10), rounded=False)
         assert store.read_expert(1, moments=False).moments is None
+        alone = store.read_expert(1, weights=False)
+        assert not alone.weights and np.array_equal(alone.moments["w2_v"], expert(1, 10).moments["w2_v"])
         assert store.read_expert(5).moments is None
         assert public(path) == before
     with Store.open(path, write=True) as store:  # what was not saved is gone
@@ -423,6 +431,33 @@ def test_uids_with_gaps_ids_by_position_and_unknown_keys(tmp_path: Path) -> None
         assert store.manifest["telemetry"]["colour"] == "blue"
         assert [entry["id"] for entry in store.manifest["experts"]] == [7, 12, 13]
     assert sorted(p.name for p in (path / "experts").iterdir()) == ["e00007.npz", "e00012.npz", "e00013.npz"]
+
+
+def test_moments_are_read_alone_and_nothing_else_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make(tmp_path / "model")
+    read: list[str] = []
+    whole = Npz.read
+    monkeypatch.setattr(
+        Npz, "read", lambda a, m, *, check: (read.append(m.name), whole(a, m, check=check))[1]
+    )
+    with Store.open(path, write=True) as store:
+        found = store.read_expert(2, weights=False)
+    assert read == list(found.moments) and not found.weights and found.average is None
+    assert {array.dtype.name for array in found.moments.values()} == {"int16"}
+    assert all(
+        np.array_equal(from_bf16(a), round_moments(expert(2, 1).moments[n])) for n, a in found.moments.items()
+    )
+
+
+def test_bits_are_spilled_as_bits(tmp_path: Path) -> None:
+    path = make(tmp_path / "model")
+    with Store.open(path, write=True) as store:
+        given = expert(1, 5)
+        given.moments = {name: to_bf16(array) for name, array in given.moments.items()}
+        store.spill_expert(given)
+        assert same(store.read_expert(1), expert(1, 5))
+        store.checkpoint(state([0, 1, 2], 2, changed=[]))
+        assert same(store.read_expert(1), expert(1, 5))
 
 
 def test_moments_in_other_forms_and_slot_tensors(tmp_path: Path) -> None:
