@@ -28,6 +28,7 @@ from tui.panes.window import WindowPane
 _KINDS: tuple[type[Pane] | type[ChatPane], ...] = (
     LossPane, MemoryPane, PoolPane, WindowPane, DepthPane, SubjectsPane, ChatPane, LogPane,
 )  # fmt: skip
+TO_TYPE = ("chat", "inspect")  # actions after which one types
 LOW = 16  # lines below which header and frames give way to content
 
 
@@ -147,7 +148,7 @@ def bindings(table: tuple[Key, ...]) -> list[Binding]:
     for entry in table:
         for key in entry.keys:
             priority = entry.where == "text" and len(key) > 1 and entry.action != "interrupt"
-            # the key that begins typing acts at once: what is typed after it must not be taken for keys
-            priority = priority or entry.acts == "chat"
+            # a key that begins typing acts at once: what is typed after it must not be taken for keys
+            priority = priority or entry.acts in TO_TYPE
             made.append(Binding(key, entry.run, entry.label, show=False, priority=priority))
     return made

@@ -176,13 +176,19 @@ async def test_what_is_too_long_to_be_sent_is_not() -> None:
 async def test_keys_typed_ahead_keep_their_order() -> None:
     fake = fr.FakeSource([fr.hello()])
     async with fr.opened(fake) as (app, pilot):
-        await pilot.press("p")
-        for key in (*"twx", "backspace", *"o", "enter", *"3"):
+        for key in (*"ptwx", "backspace", *"o", "enter", *"3"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await pilot.pause()
         await pilot.pause()
         assert fake.sent == [p.Probe(1, "two", 2.5)]
         assert app.screen.query_one(ProbeField).text == "two3"
+
+
+async def test_in_the_chat_the_key_is_a_letter() -> None:
+    fake = fr.FakeSource([fr.hello()])
+    async with fr.opened(fake) as (app, pilot):
+        await pilot.press("i", *"pip")
+        assert app.chat_pane.input.text == "pip" and len(app.screen_stack) == 1
 
 
 async def test_nothing_is_asked_for_when_nothing_was_typed() -> None:

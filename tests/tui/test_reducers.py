@@ -115,6 +115,13 @@ def test_equal_events_leave_the_parts_they_do_not_touch_as_they_are() -> None:
     assert after.chat is state.chat
 
 
+def test_a_model_that_goes_back_on_starting_again_has_no_reading_from_later() -> None:
+    state = fold([p.Hello(chars=100), p.HeldOut(chars=900, nats=2.0), p.Hello(chars=500)])
+    assert state.held_out is None
+    state = fold([p.Hello(chars=100), p.HeldOut(chars=400, nats=2.0), p.Hello(chars=500)])
+    assert state.held_out is not None
+
+
 def test_a_loss_that_is_no_number_shows_as_divergence_until_it_is_one_again() -> None:
     noise = random.Random(0)
     state = fold([fr.hello(), fr.metrics(1, noise)])

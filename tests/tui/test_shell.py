@@ -418,6 +418,32 @@ async def test_a_dead_worker_is_shown_with_its_last_words_and_starts_again() -> 
         assert app.state.link == "live"
 
 
+async def test_a_worker_that_takes_its_time_to_start_is_started_once() -> None:
+    """And its predecessor is not mourned a second time meanwhile."""
+    fake = source()
+    async with fr.opened(fake) as (app, pilot):
+        fake.die(-9, "last line")
+        fr.settle(app)
+        await pilot.pause()
+        begin, run, starts = asyncio.Event(), fake.run, 0
+
+        async def slow(deliver: Deliver) -> None:
+            nonlocal starts
+            starts += 1
+            await begin.wait()
+            await run(deliver)
+
+        fake.run = slow  # type: ignore[method-assign]
+        await press(pilot, "R")
+        fr.settle(app)
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+        await press(pilot, "R", "R")
+        begin.set()
+        await pilot.pause()
+        assert (starts, app.state.link) == (1, "live")
+
+
 async def test_quitting_after_a_death_asks_nothing() -> None:
     fake = source()
     async with fr.opened(fake) as (app, pilot):

@@ -82,7 +82,7 @@ def _row(subject: Subject, name: int, columns: list[tuple[str, int]], frame: Fra
     bits = frame.view.bits
     current = frame.state.metrics.subject == subject.name
     cells = {
-        "of": (words.count(subject.chars), MUTED),
+        "of": (words.count(subject.chars) if subject.chars else "–", MUTED),
         "read": (words.count(subject.read), ""),
         "train": (words.loss(subject.train, bits), ""),
         "held-out": (words.loss(subject.held, bits), "bold"),

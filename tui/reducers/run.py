@@ -93,9 +93,10 @@ def closing(state: AppState, event: Closing, now: float) -> AppState:
 def hello(state: AppState, event: Hello, now: float) -> AppState:
     """The worker introduces itself, and says from where it goes on."""
     event = replace(event, model=clean_line(event.model, 60))
+    held = state.held_out
     state = replace(
         chat.greeted(state), link="live", hello=event, metrics=Metrics(step=event.step, chars=event.chars),
-        diverged=False,
+        diverged=False, held_out=held if held is not None and held.chars <= event.chars else None,
         curves=training.cut(state.curves, event.chars),
         gauges=training.cut_gauges(state.gauges, event.chars),
     )  # fmt: skip

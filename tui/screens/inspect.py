@@ -53,6 +53,10 @@ class InspectScreen(ModalScreen[None]):
             hints = [line((key, "bold $text-accent"), f" {told}") for key, told in _HINTS]
             yield Static(Content("  ").join(hints), id="probe-hints")
 
+    def begin(self) -> None:
+        """The next key is the text's."""
+        self.set_focus(self._field)
+
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the text and its digits come first."""
         self.set_class(event.size.height < LOW, "-low")

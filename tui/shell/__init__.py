@@ -9,6 +9,7 @@ from textual.app import SystemCommand
 from textual.screen import Screen
 
 from tui import slash
+from tui.deck import TO_TYPE
 from tui.keymap import PANES, shown
 from tui.shell.looking import Looking
 from tui.shell.running import Running
@@ -31,7 +32,7 @@ class MinagiApp(Running, Talking, Looking):
             return self.source.recorded
         if action == "cancel_reply":
             return self.state.reply is not None
-        if action == "chat":
+        if action in TO_TYPE:
             return not self.typing
         if action == "next_pane":
             return not self.typing or not self.chat_pane.input.matches()  # tab completes a command then

@@ -111,7 +111,9 @@ class Core(App[None], inherit_bindings=False):
             self._early_exit = return_code
 
     def start(self) -> None:
-        """Start the source, or start it again."""
+        """Start the source, or start it again. Nothing while it runs, which `live` tells a moment later."""
+        if self.running is not None and not self.running.done():
+            return
         self.running = self.watched(asyncio.create_task(self.source.run(self.fold)))
 
     def watched(self, task: asyncio.Task[None]) -> asyncio.Task[None]:

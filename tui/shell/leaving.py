@@ -12,6 +12,7 @@ from tui.screens.died import DiedScreen
 from tui.screens.quit import LeavingScreen, QuitScreen
 from tui.screens.welcome import WelcomeScreen
 from tui.shell.core import Core
+from tui.state import Ending
 from tui.terminal import in_foreground
 
 TWICE_SECONDS = 2.0  # within which ctrl+c counts as the second one
@@ -22,7 +23,7 @@ class Leaving(Core):
 
     _departure: asyncio.Task[None] | None = None
     _interrupted_at = float("-inf")
-    _mourned = False  # the present death was shown
+    _mourned: Ending | None = None  # the last death that was shown
 
     def on_mount(self) -> None:
         """Take the signals of job control from Textual."""
@@ -33,15 +34,12 @@ class Leaving(Core):
             loop.add_signal_handler(signal.SIGTSTP, self.action_suspend)
             loop.add_signal_handler(signal.SIGCONT, partial(self.refresh, layout=True))
 
-    def start(self) -> None:
-        self._mourned = False
-        super().start()
-
     def tick(self) -> None:
         super().tick()
-        if self.state.link != "died" or self._mourned or self._departure is not None:
+        ending = self.state.ending
+        if self.state.link != "died" or self._mourned is ending or self._departure is not None:
             return
-        self._mourned = True
+        self._mourned = ending
         if self.state.failure and self.state.hello is None:
             self._gone()  # it refused before it opened anything: the sentence is all there is to see
         else:

@@ -58,8 +58,10 @@ class Looking(Core):
         if not isinstance(self.screen, LogScreen):
             self.push_screen(LogScreen(self.frame))
 
-    def action_inspect(self) -> None:
-        self.push_screen(InspectScreen())
+    async def action_inspect(self) -> None:
+        screen = InspectScreen()
+        await self.push_screen(screen)
+        screen.begin()
 
     def on_probe_field_given(self, event: ProbeField.Given) -> None:
         """A text to read; how much of it can be is the worker's to say."""
