@@ -267,6 +267,7 @@ class AppState:
     snapshots: tuple[Snapshot, ...] | None = None
     saved: Saved | None = None
     saved_at: float | None = None
+    passed_at: float = 0.0  # when a finished pass was last told
     reverted: Reverted | None = None
     pending: tuple[Pending, ...] = ()
     alerts: tuple[Alert, ...] = ()

@@ -209,5 +209,5 @@ async def test_a_refusal_leaves_the_reading_before() -> None:
 
 def test_digits_and_shades() -> None:
     assert [digit(rows) for rows in (1, 9, 10, 35, 36, 10**9)] == ["1", "9", "a", "z", "+", "+"]
-    assert shade(1, 1) == shade(1, 48) == "on $primary 12%"
-    assert shade(48, 48) == shade(99, 48) == "on $primary 80%"
+    assert shade(1, 1) == shade(1, 48) == "on $primary 10%"
+    assert shade(48, 48) == shade(99, 48) == "on $primary 50%"

@@ -115,6 +115,17 @@ def test_equal_events_leave_the_parts_they_do_not_touch_as_they_are() -> None:
     assert after.chat is state.chat
 
 
+def test_passes_over_a_small_folder_are_told_once_a_minute() -> None:
+    state = initial(NOW)
+    for second in range(150):
+        event = p.Metrics(session_chars=9, loss=2.0, corpus_share=second / 2)
+        state = reduce(state, event, NOW + second)
+    assert [line.text for line in state.log] == [
+        f"Pass {n} over the corpus is finished." for n in (1, 31, 61)
+    ]
+    assert len(state.alerts) == 3
+
+
 def test_a_model_that_goes_back_on_starting_again_has_no_reading_from_later() -> None:
     state = fold([p.Hello(chars=100), p.HeldOut(chars=900, nats=2.0), p.Hello(chars=500)])
     assert state.held_out is None

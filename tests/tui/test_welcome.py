@@ -77,6 +77,17 @@ async def test_a_slow_model_rests_after_few_steps_and_tells_what_they_say() -> N
         assert "to read it all" in told(app)
 
 
+async def test_what_can_be_read_later_does_not_cover_it() -> None:
+    whole = replace(PACE, corpus_share=1.2)
+    fake = fr.FakeSource([fr.hello(), fr.corpus(), FIRST, whole])
+    async with fr.opened(fake, first_run=True) as (app, pilot):
+        assert not app._notifications and "Pass 1" in app.state.log[-1].text
+        app.fold(p.Ack(9, "pause", False, "It cannot."))
+        app.tick()
+        await pilot.pause()
+        assert len(app._notifications) == 1, "what went wrong is told"
+
+
 async def test_who_does_not_wait_is_not_made_to() -> None:
     fake = fr.FakeSource()
     async with fr.opened(fake, first_run=True) as (app, pilot):

@@ -11,6 +11,8 @@ from tui.reducers.log import alert, say
 from tui.sanitise import clean_line, number, whole
 from tui.state import MARK_LIMIT, SUBJECT_LIMIT, AppState, Curves, Gauges, Mark, Subject
 
+PASS_SECONDS = 60.0  # between two passes that are told: a small folder is read through every second
+
 
 def metrics(state: AppState, event: Metrics, now: float) -> AppState:
     """The pulse of training."""
@@ -24,7 +26,9 @@ def metrics(state: AppState, event: Metrics, now: float) -> AppState:
     )  # fmt: skip
     if diverged and not (before.session_chars > 0 and before.loss is None):
         state = alert(state, "warning", "Diverged: the loss is no longer a number", bell=True)
-    if _passes(event) > _passes(before) and before.session_chars > 0:
+    passed = _passes(event) > _passes(before) and before.session_chars > 0
+    if passed and not 0 <= now - state.passed_at < PASS_SECONDS:
+        state = replace(state, passed_at=now)
         text = f"Pass {_passes(event)} over the corpus is finished"
         state = alert(say(state, now, "files", text), "information", text, bell=True)
     return state

@@ -30,6 +30,7 @@ class WelcomeScreen(Dialog[str]):
         Binding("space", "start", show=False),
         Binding("q", "cancel", show=False),
     ]
+    UNDISTURBED: ClassVar[bool] = True
     heading = "A new model"
     choices = (("start", "Start reading"), ("leave", "Leave"))
 

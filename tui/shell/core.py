@@ -178,12 +178,17 @@ class Core(App[None], inherit_bindings=False):
             if alert.serial <= self._alerted:
                 continue
             self._alerted = alert.serial
-            if alert.level != "quiet":
+            if alert.level != "quiet" and not (alert.level == "information" and self.undisturbed):
                 severity = alert.level if alert.level in ("warning", "error") else "information"
                 self.notify(alert.text, severity=severity, markup=False)  # type: ignore[arg-type]
             if alert.bell and not self.app_focus and self.ui.notifications:
                 self.bell()
                 self._set_title(f"(!) {alert.text}")
+
+    @property
+    def undisturbed(self) -> bool:
+        """Whether what is shown should not be covered by what can be read in the log later."""
+        return any(getattr(screen, "UNDISTURBED", False) for screen in self.screen_stack)
 
     def _tell_title(self, frame: Frame) -> None:
         """The terminal's title: model, state and held-out loss, for those who look elsewhere."""
