@@ -142,7 +142,8 @@ async def endure(hours: float) -> dict[str, object]:
         "bytes_at_start": before,
         "bytes_after_an_hour": held[0] if held else after,
         "bytes_at_end": after,
-        "growth_after_an_hour": round(after / held[0], 3) if held else 1.0,
+        "bytes_every_twelve_hours": held[11::12],
+        "growth_in_the_last_third": round(after / held[2 * len(held) // 3], 3) if held else 1.0,
         "torch_loaded": "torch" in sys.modules,
     }
 

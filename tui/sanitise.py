@@ -65,7 +65,7 @@ def decode_utf8(pending: bytes, data: str, final: bool = False) -> tuple[str, by
 def number(value: object) -> float | None:
     """`value` as a finite float within reach, else None."""
     if type(value) is float and -NUMBER_LIMIT <= value <= NUMBER_LIMIT:
-        return value  # nearly always, and a busy worker sends tens of thousands a second
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     if isinstance(value, float) and not math.isfinite(value):
@@ -112,8 +112,10 @@ def scrub(message: Message) -> Message:
     `tui.reducers.inspect` with those of a probe.
     """
     changed = {}
-    for name, annotation, default in _SPECS.get(type(message)) or _spec(type(message)):
+    for name, annotation, default, plain, least in _SPECS.get(type(message)) or _spec(type(message)):
         value = getattr(message, name)
+        if type(value) is plain and least <= value <= NUMBER_LIMIT:  # type: ignore[operator]
+            continue  # nearly always, and a busy worker sends tens of thousands a second
         clean = (
             value if name in _BYTES and isinstance(value, (str, list)) else _as(annotation, value, default)
         )
@@ -127,8 +129,6 @@ def _as(annotation: str, value: Any, default: Any) -> Any:
     if annotation == "str":
         return clean_text(value) if isinstance(value, str) else default
     if annotation == "int":
-        if type(value) is int and 0 <= value <= NUMBER_LIMIT:
-            return value
         clean = whole(value)
         return value if clean == value and isinstance(value, int) else clean
     if annotation.startswith("float"):
@@ -143,9 +143,11 @@ def _as(annotation: str, value: Any, default: Any) -> Any:
     return _deep(value, 0) if isinstance(value, Mapping) else {}
 
 
-def _spec(kind: type[Message]) -> list[tuple[str, str, Any]]:
-    """Name, annotation and default of each field."""
-    return [(f.name, str(f.type), f.default) for f in dataclasses.fields(kind)]
+def _spec(kind: type[Message]) -> list[tuple[str, str, Any, type | None, int]]:
+    """Name, annotation and default of each field; type and least value of numbers that need no mending."""
+    plain = {"int": (int, 0), "float": (float, -NUMBER_LIMIT), "float | None": (float, -NUMBER_LIMIT)}
+    fields = ((f.name, str(f.type), f.default) for f in dataclasses.fields(kind))
+    return [(name, told, default, *plain.get(told, (None, 0))) for name, told, default in fields]
 
 
 _SPECS = {kind: _spec(kind) for kind in EVENTS.values()}
