@@ -160,7 +160,7 @@ async def test_what_was_left_out_of_a_long_text_is_told() -> None:
         app.fold(probed("y" * 256, unread=19_744))
         app.fold(p.Ack(1, "probe"))
         fr.settle(app)
-        assert "only the first 256 of 20,000 bytes were read" in drawn(app)
+        assert "only 256 of 20,000 bytes were read" in drawn(app)
 
 
 async def test_what_is_too_long_to_be_sent_is_not() -> None:

@@ -261,7 +261,7 @@ def _whole(found: Inspected, most: int, bits: bool, width: int) -> Content:
     items = [(0, line((f"all {found.bytes:,} bytes: {rows}", MUTED)))]
     if found.unread:
         total = found.bytes + found.unread
-        told = line((f"only the first {found.bytes:,} of {total:,} bytes were read", "$text-warning"))
+        told = line((f"only {found.bytes:,} of {total:,} bytes were read", "$text-warning"))
         items = [(0, told), (1, line((rows, MUTED)))]
     if known:
         mean = sum(known) / found.bytes
