@@ -89,6 +89,8 @@ def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:
     prelude = f"{blocks} prelude block" + ("" if blocks == 1 else "s")
     put(f"shape        {shape['d_model']} wide, {heads} heads, {prelude}, at most {rows} rows a character")
     put(f"experts      {found['experts']} of width {shape['pool_d_ff']}, {shape['pool_top_k']} a character")
+    if layout.ngram_shapes(shape):
+        put(f"n-grams      of 2 to {shape['ngram']} characters, {shape['ngram_rows']:,} rows each")
     put(f"parameters   {found['parameters']:,}")
     put(f"step         {_number(found['step'])}")
     put(f"characters   {_number(found['chars'])}")

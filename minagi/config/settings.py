@@ -119,7 +119,7 @@ class Training:
     chunk: int = _key(2_048, "characters the cursor moves on in a step", low=1, high=_MILLION)
     lr: float = _key(3.0e-4, "learning rate of the pool", above=0.0, high=1.0)
     trunk_lr_mult: float = _key(0.1, "the trunk's rate, as a multiple of lr", low=0.0, high=100.0)
-    ngram_lr: float = _key(0.03, "learning rate of the n-gram embeddings", above=0.0, high=10.0)
+    ngram_lr: float = _key(0.01, "learning rate of the n-gram embeddings", above=0.0, high=10.0)
     weight_decay: float = _key(0.1, "weight decay, on matrices only", low=0.0, high=10.0)
     clip: float = _key(1.0, "largest norm of the gradient", above=0.0, high=_MILLION)
     beta2: float = _key(0.95, "Adam's memory of squared gradients", low=0.0, high=0.99999)

@@ -24,6 +24,17 @@ def test_info_of_a_public_directory(capsys: pytest.CaptureFixture[str]) -> None:
     assert "experts      12 of width 96" in capsys.readouterr().out
 
 
+def test_info_tells_of_ngrams(nobody_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--weights", "w", "--ngram", "3", "--ngram-rows", "50", "--d-model", "8", "--n-head", "1"]
+    small = ["--d-ff", "8", "--experts", "2", "--expert-width", "4", "--top-k", "1", "--resident", "2"]
+    assert cli.main(["read", "text.txt", *flags, *small, "--steps", "1", "--save", "--json"]) == 0
+    capsys.readouterr()
+    assert cli.main(["info", "w"]) == 0
+    assert "n-grams      of 2 to 3 characters, 50 rows each" in capsys.readouterr().out
+    assert cli.main(["info", "w", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == _numbers_in(nobody_home / "w")
+
+
 def _numbers_in(weights: Path) -> int:
     """Every number that is learnt, counted from the files themselves."""
     import numpy as np
@@ -34,7 +45,7 @@ def _numbers_in(weights: Path) -> int:
             total += sum(
                 archive[name].size
                 for name in archive
-                if name != "head.weight" and name[-2:] not in ("_m", "_v")
+                if name != "head.weight" and name[-2:] not in ("_m", "_v", "_a")
             )
     return total
 
