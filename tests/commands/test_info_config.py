@@ -25,10 +25,22 @@ def test_info_of_a_public_directory(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_info_tells_of_ngrams(nobody_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--weights", "w", "--ngram", "3", "--ngram-rows", "50", "--d-model", "8", "--n-head", "1"]
-    small = ["--d-ff", "8", "--experts", "2", "--expert-width", "4", "--top-k", "1", "--resident", "2"]
-    assert cli.main(["read", "text.txt", *flags, *small, "--steps", "1", "--save", "--json"]) == 0
-    capsys.readouterr()
+    from minagi.config import load_settings
+    from minagi.hardware import Hardware
+    from minagi.training.engine import Engine
+    from minagi.weights import Store
+
+    sizes = {
+        "model.d_model": 8,
+        "model.n_head": 1,
+        "model.ngram": 3,
+        "model.ngram_rows": 50,
+        "pool.experts": 2,
+    }
+    settings = load_settings(sizes, environ={}, cwd=nobody_home, user_dir=nobody_home).settings
+    with Store.open(nobody_home / "w", write=True) as store:
+        processor = Hardware("cpu", "test", "fp32", 1, 10**12, False, False, "")
+        store.checkpoint(Engine.fresh(store, settings, processor, 0).state({}))
     assert cli.main(["info", "w"]) == 0
     assert "n-grams      of 2 to 3 characters, 50 rows each" in capsys.readouterr().out
     assert cli.main(["info", "w", "--json"]) == 0
