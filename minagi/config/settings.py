@@ -120,6 +120,9 @@ class Training:
     lr: float = _key(3.0e-4, "learning rate of the pool", above=0.0, high=1.0)
     trunk_lr_mult: float = _key(0.1, "the trunk's rate, as a multiple of lr", low=0.0, high=100.0)
     ngram_lr: float = _key(0.01, "learning rate of the n-gram embeddings", above=0.0, high=10.0)
+    ngram_drop: float = _key(
+        0.15, "share of characters that get only their shorter n-grams in training", low=0.0, high=1.0
+    )
     weight_decay: float = _key(0.1, "weight decay, on matrices only", low=0.0, high=10.0)
     clip: float = _key(1.0, "largest norm of the gradient", above=0.0, high=_MILLION)
     beta2: float = _key(0.95, "Adam's memory of squared gradients", low=0.0, high=0.99999)

@@ -73,7 +73,7 @@ class Network(nn.Module):
         factors = self.rotary.factors(past + ids.shape[0], ids.device)[past:]
         x = F.embedding(ids, self.tok_emb.weight)
         if self.ngram is not None:
-            x = self.ngram(x, ids, ids[:0] if text is None else text.before)
+            x = self.ngram(x, ids, ids[:0] if text is None else text.before, forward.generator)
         for layer, block in enumerate(self.prelude):
             x = self.attend_whole(block, x, factors, text, layer)
             x = x + block.mlp(block.ln2(x))

@@ -5,7 +5,8 @@ what a table learns at first sight. So the last 2, 3, … characters each choose
 hash, and the rows are added to the character's embedding (hash embeddings: Svenstrup et al. 2017,
 arXiv:1709.03933; on bytes: Pagnoni et al. 2024, arXiv:2412.09871). Only the rows a text touched are
 stepped, by AdaGrad with one sum of squares a row (Duchi et al. 2011): what was seen often moves little,
-what is new moves far, and what was not met stays as it is.
+what is new moves far, and what was not met stays as it is. Text that is read again would be known by its
+longest n-grams alone; so in training some characters get only their shorter ones.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ class Rows(NamedTuple):
 class NgramEmbedding(nn.Module):
     """Rows for n-grams of 2 to `longest` characters, `rows` of each length: [(longest − 1) · rows, D].
 
-    Neither tensor is autograd's: what a backward pass hands to the rows is kept here until `step`.
+    Neither tensor is autograd's: what a backward pass hands to the rows is kept here until `step`. In
+    training a share `drop` of the characters gets its n-grams up to some length only, each as likely.
     """
 
     def __init__(self, longest: int, rows: int, d_model: int) -> None:
         super().__init__()
-        self.longest, self.rows = longest, rows
+        self.longest, self.rows, self.drop = longest, rows, 0.0
         self.weight = nn.Parameter(torch.zeros((longest - 1) * rows, d_model), requires_grad=False)
         # AdaGrad's sums, stored with the weights and in full: rounded sums would stop growing.
         self.squares = nn.Parameter(torch.zeros((longest - 1) * rows), requires_grad=False)
@@ -48,13 +50,26 @@ class NgramEmbedding(nn.Module):
         """Characters before a character that its n-grams may hold."""
         return self.longest - 1
 
-    def forward(self, x: Tensor, ids: Tensor, before: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, ids: Tensor, before: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
         """x [T, D] plus the rows of ids [T]; `before` are the last characters in front of them, as many
-        as there are up to `reach`."""
+        as there are up to `reach`. `generator` draws who gets short n-grams, in training."""
         places = self.places(ids, before)
         if torch.is_grad_enabled() and x.requires_grad:
-            return _Added.apply(x, self, places)
-        return self._added(x, places)
+            return _Added.apply(x, self, places, self.kept(ids, generator))
+        return x + self.weight.index_select(0, places.flatten()).view(*places.shape, -1).sum(0)
+
+    def kept(self, ids: Tensor, generator: torch.Generator | None) -> Tensor | None:
+        """[lengths, T] which n-grams of ids [T] a training forward uses; None for all of them."""
+        if not self.drop:
+            return None
+        device = ids.device if generator is None else generator.device
+        drawn = torch.rand(ids.shape[0], generator=generator, device=device).to(ids.device)
+        # Below `drop` the draw is even over the lengths; above, it lies beyond the longest.
+        return (
+            torch.arange(self.reach, device=ids.device)[:, None] < (drawn * (self.reach / self.drop)).long()
+        )
 
     def places(self, ids: Tensor, before: Tensor) -> Tensor:
         """The row each n-gram of ids [T] ends at, [lengths, T]. Where a text begins, n-grams are short."""
@@ -78,10 +93,6 @@ class NgramEmbedding(nn.Module):
             hashed = mixed(hashed, symbols[-1 - back])
             places.append(hashed % self.rows + (back - 1) * self.rows)
         return self.weight.numpy()[places].sum(0)
-
-    def _added(self, x: Tensor, places: Tensor) -> Tensor:
-        rows = self.weight.index_select(0, places.flatten())
-        return x + rows.view(*places.shape, -1).sum(0)
 
     # ----------------------------------------------------------------------------------------- steps
 
@@ -121,12 +132,16 @@ class _Added(torch.autograd.Function):
     """x plus its rows; the gradient goes on to x, and with the rows' places to the module."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, table: NgramEmbedding, places: Tensor) -> Tensor:
-        ctx.table, ctx.places = table, places
-        return table._added(x, places)
+    def forward(ctx: Any, x: Tensor, table: NgramEmbedding, places: Tensor, kept: Tensor | None) -> Tensor:
+        owner = torch.arange(x.shape[0], device=x.device).repeat(places.shape[0])
+        places = places.flatten()
+        if kept is not None:
+            chosen = kept.flatten().nonzero().flatten()
+            owner, places = owner.index_select(0, chosen), places.index_select(0, chosen)
+        ctx.table, ctx.places, ctx.owner = table, places, owner
+        return x.index_add(0, owner, table.weight.index_select(0, places))
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        lengths = ctx.places.shape[0]
-        ctx.table._met.append(Rows(ctx.places.flatten(), grads[0].repeat(lengths, 1)))
-        return grads[0], None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        ctx.table._met.append(Rows(ctx.places, grads[0].index_select(0, ctx.owner)))
+        return grads[0], None, None, None

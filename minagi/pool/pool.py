@@ -28,6 +28,7 @@ class _Slot:
     uid: int | None = None
     used: int = -1  # forward that admitted it last
     moments: bool = False  # the slot's moments are its expert's own
+    averaged: bool = False  # the slot's average is more than the weights it came with
     stale: bool = False
     dirty: bool = False
 
@@ -110,7 +111,7 @@ class ExpertPool:
         index = self._free_slot()
         record = self.ram.weights(uid)
         self.slots.load_weights(index, record.weights, record.average)
-        self._slots[index] = _Slot(uid, used=self._clock)
+        self._slots[index] = _Slot(uid, used=self._clock, averaged=record.average is not None)
         self._slot_of[uid] = index
         self.arrived.append(uid)
         self.loads += 1
@@ -158,7 +159,7 @@ class ExpertPool:
         for index in stepped:
             slot = self._slots[index]
             assert slot.uid is not None
-            slot.stale = slot.dirty = True
+            slot.stale = slot.dirty = slot.averaged = True
             self.ram.forget(slot.uid)
         self._stepped = stepped
         self._to_step.clear()
@@ -202,7 +203,7 @@ class ExpertPool:
         for index, slot in enumerate(self._slots):
             if slot.moments:  # of a step that was given up, too: the spill they came from was exact
                 round_to_bf16(self.slots.moments_in(index))
-            if slot.uid is not None:
+            if slot.averaged:
                 round_to_bf16(self.slots.averages_in(index))
             slot.dirty = False
 

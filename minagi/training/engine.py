@@ -45,6 +45,8 @@ class Engine:
         device = torch.device(hardware.device)
         self.routing = Routing(pool.resident, pool.capacity_factor, pool.balance, pool.select_temperature)
         self.net = Network(shape, depth, len(telemetry), dtype).to(device)
+        if self.net.ngram is not None:
+            self.net.ngram.drop = training.ngram_drop
         slots = ExpertSlots(
             pool.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, device, averaged
         )

@@ -36,6 +36,7 @@ def test_info_tells_of_ngrams(nobody_home: Path, capsys: pytest.CaptureFixture[s
         "model.ngram": 3,
         "model.ngram_rows": 50,
         "pool.experts": 2,
+        "pool.top_k": 1,
     }
     settings = load_settings(sizes, environ={}, cwd=nobody_home, user_dir=nobody_home).settings
     with Store.open(nobody_home / "w", write=True) as store:

@@ -112,6 +112,37 @@ def test_the_norm_counts_the_rows() -> None:
     assert whole**2 == pytest.approx(optimiser.norm() ** 2 + float(rows.grad.norm()) ** 2, rel=1e-5)
 
 
+def test_dropping_leaves_out_the_longest_first_and_hands_them_no_gradient() -> None:
+    table = filled(longest=4, rows=1 << 10)
+    table.drop = 0.5
+    ids = torch.randint(0, 256, (4000,), generator=torch.Generator().manual_seed(1))
+    kept = table.kept(ids, torch.Generator().manual_seed(2))
+    assert kept is not None
+    lengths = kept.sum(0)
+    assert torch.equal(kept, torch.arange(3)[:, None] < lengths)  # never a long one without the shorter
+    shares = torch.bincount(lengths, minlength=4) / len(ids)
+    torch.testing.assert_close(shares, torch.tensor([1 / 6, 1 / 6, 1 / 6, 1 / 2]), atol=0.03, rtol=0)
+    x = torch.zeros(len(ids), 3, requires_grad=True)
+    out = table(x, ids, ids[:0], torch.Generator().manual_seed(2))
+    places = table.places(ids, ids[:0])
+    expected = (table.weight[places] * kept[..., None]).sum(0)
+    torch.testing.assert_close(out.detach(), expected)
+    out.sum().backward()
+    rows = table.gradient()
+    assert rows is not None and x.grad is not None and bool((x.grad == 1).all())
+    met = torch.zeros(table.weight.shape[0]).index_add_(0, places[kept], torch.ones(int(kept.sum())))
+    assert torch.equal(rows.places, met.nonzero().flatten())
+    torch.testing.assert_close(rows.grad[:, 0], met[met > 0])
+
+
+def test_reading_drops_nothing() -> None:
+    table = filled()
+    ids = torch.arange(50)
+    whole = table(torch.zeros(50, 3), ids, ids[:0])
+    table.drop = 1.0
+    assert torch.equal(table(torch.zeros(50, 3), ids, ids[:0]), whole)
+
+
 def test_a_step_without_a_gradient_changes_nothing() -> None:
     table = filled()
     before = table.weight.clone()
