@@ -1,14 +1,17 @@
 """Reading one character at a time on a processor: what `reading.read` computes, for the written character.
 
 A written character is a few hundred products of one row. A call into torch costs more than most of these,
-so all but the largest matrices are multiplied by numpy, in fp32 and on the parameters' own memory; the
-largest, which are about reading memory, by torch in the compute precision (docs/decisions/speed.md).
+and bf16 gains nothing where a matrix is read for one vector: so all are numpy's, in fp32 and on the
+parameters' own memory. Threads share the experts of a row where these are large (docs/decisions/speed.md).
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import cast
 
 import numpy as np
@@ -16,13 +19,13 @@ import torch
 from torch import Tensor
 
 from minagi.model.cache import Text
-from minagi.model.layers import Attention, Block, Linear, LowPrecision, SwiGLU
+from minagi.model.layers import Attention, Block, SwiGLU
 from minagi.model.network import Network
 from minagi.model.routing import Card, Forward, PoolMlp
 from minagi.model.shape import NORM_EPS, Routing
 from minagi.pool.slots import ExpertSlots
 
-LARGE = 1 << 20  # numbers from which a matrix is left to torch
+LARGE = 1 << 20  # numbers of an expert's input matrices from which threads share a row's experts
 Array = np.ndarray
 Product = Callable[[Array], Array]  # a vector through a matrix
 Expert = list[tuple[Product, Product]]  # a pair a level: into the hidden units (w1 over w3), and out of them
@@ -34,36 +37,28 @@ def serves(net: Network, routing: Routing) -> bool:
     return on_processor and net.freezes and routing.select_temperature == 0
 
 
-def product(weight: Tensor, low: Tensor) -> Product:
-    """x -> weight · x for a matrix [out, in] in fp32 and its copy in the compute precision."""
-    if weight.numel() < LARGE:
-        return cast(Product, weight.detach().numpy().dot)
-    turned = low.detach().t()
-
-    def multiply(x: Array) -> Array:
-        return torch.mm(torch.from_numpy(x)[None].to(turned.dtype), turned)[0].float().numpy()
-
-    return multiply
+def product(weight: Tensor) -> Product:
+    """x -> weight · x for a matrix [out, in], fp32."""
+    return cast(Product, weight.detach().numpy().dot)
 
 
 class _Attention:
     """One block's attention: norm, projections."""
 
-    def __init__(self, block: Block, precision: LowPrecision) -> None:
+    def __init__(self, block: Block) -> None:
         self.norm = _vector(block.ln1.weight)
         attention: Attention = block.attn
-        self.qkv = _product(attention.qkv, precision)
-        self.proj = _product(attention.proj, precision)
+        self.qkv, self.proj = product(attention.qkv.weight), product(attention.proj.weight)
 
 
 class _Dense(_Attention):
     """A block of the prelude."""
 
-    def __init__(self, block: Block, precision: LowPrecision) -> None:
-        super().__init__(block, precision)
+    def __init__(self, block: Block) -> None:
+        super().__init__(block)
         mlp = cast(SwiGLU, block.mlp)
         self.norm2 = _vector(block.ln2.weight)
-        self.w1, self.w3, self.w2 = (_product(linear, precision) for linear in (mlp.w1, mlp.w3, mlp.w2))
+        self.w1, self.w3, self.w2 = (product(linear.weight) for linear in (mlp.w1, mlp.w3, mlp.w2))
 
 
 class SingleReader:
@@ -78,6 +73,9 @@ class SingleReader:
         self._taken = text.position  # characters whose keys the text has itself
         self._keys, self._values = (part.numpy() for part in text.keys_and_values())
         self._scale = net.shape.head_size**-0.5
+        large = card.slots.levels[0].up[0].numel() >= LARGE
+        self._helpers = min(torch.get_num_threads(), net.shape.top_k) - 1 if large else 0
+        self._threads = ThreadPoolExecutor(max(self._helpers, 1), "minagi-writing")
         self._router_at = 0  # where the router's weights lay when products were made of everything
         self._routed: tuple[tuple[int, ...], Array] = ((), np.empty(0))  # admitted places, their rows
 
@@ -166,11 +164,39 @@ class SingleReader:
         best = np.argsort(-scores, kind="stable")[: self._top_k]
         weights = np.exp(scores[best] - scores[best[0]])
         weights /= weights.sum()
+        experts = [self._expert(forward.slots[order[choice]]) for choice in best.tolist()]
+        found = (
+            self._shared(experts, f) if self._helpers else [self._through(expert, f) for expert in experts]
+        )
         out = np.zeros_like(f)
-        for choice, weight in zip(best.tolist(), weights, strict=True):
-            expert = self._expert(forward.slots[order[choice]])
-            out += (weight * self._gate[places[choice]]) * self._through(expert, f)
+        for choice, weight, y in zip(best.tolist(), weights, found, strict=True):
+            out += (weight * self._gate[places[choice]]) * y
         return out
+
+    def _shared(self, experts: list[Expert], f: Array) -> list[Array]:
+        """f through every expert. Helpers take from the other end, and none is waited for longer than an
+        expert takes: on a busy machine it may not be running, and what it has taken is computed here then."""
+        found: dict[int, Array] = {}
+        left = deque(range(len(experts)))
+
+        def work(take: Callable[[], int]) -> int:
+            with np.errstate(over="ignore", invalid="ignore"):
+                for done in range(len(experts)):
+                    try:
+                        index = take()
+                    except IndexError:
+                        return done
+                    found[index] = self._through(experts[index], f)
+            return len(experts)
+
+        helping = [self._threads.submit(work, left.pop) for _ in range(self._helpers)]
+        began = time.perf_counter()
+        own = work(left.popleft)
+        wait(helping, (time.perf_counter() - began) / max(own, 1))
+        return [
+            found[index] if index in found else self._through(expert, f)
+            for index, expert in enumerate(experts)
+        ]
 
     def _through(self, expert: Expert, f: Array) -> Array:
         """f through one expert; deeper levels are residual on their input."""
@@ -205,7 +231,7 @@ class SingleReader:
 
     def _prepare(self) -> None:
         """Make products of the weights in use; again only when they lie elsewhere."""
-        net, precision = self.net, self.net.precision
+        net = self.net
         (recurrent,) = net.recur
         mlp = cast(PoolMlp, recurrent.mlp)
         if mlp.router.weight.data_ptr() == self._router_at:
@@ -213,14 +239,11 @@ class SingleReader:
         self._router_at = mlp.router.weight.data_ptr()
         d = net.shape.d_model
         self._embedding = _vector(net.tok_emb.weight)
-        self._readout = product(net.tok_emb.weight, precision.of(net.tok_emb.weight))
-        self._prelude = [_Dense(block, precision) for block in net.prelude]
-        self._recurrent = _Attention(recurrent, precision)
-        adapter, low = net.adapter.weight, precision.of(net.adapter.weight)
-        self._adapt_state, self._adapt_given = (
-            product(adapter[:, :d], low[:, :d]),
-            product(adapter[:, d:], low[:, d:]),
-        )
+        self._readout = product(net.tok_emb.weight)
+        self._prelude = [_Dense(block) for block in net.prelude]
+        self._recurrent = _Attention(recurrent)
+        adapter = net.adapter.weight
+        self._adapt_state, self._adapt_given = product(adapter[:, :d]), product(adapter[:, d:])
         self._norm2, self._norm_out = _vector(recurrent.ln2.weight), _vector(net.ln_f.weight)
         self._halt_weight, self._halt_bias = _vector(net.halt.weight)[0], _vector(net.halt.bias)
         self._router, self._depth_emb, self._top_k = (
@@ -236,8 +259,8 @@ class SingleReader:
         """The products of a slot. Its memory is the slot's, whichever expert lies there."""
         if slot not in self._experts:
             levels = []
-            for (up, down), views in zip(self._slots.in_use(), self._slots.views, strict=True):
-                levels.append((product(up[slot], views.up[slot]), product(down[slot], views.down[slot])))
+            for up, down in self._slots.in_use():
+                levels.append((product(up[slot]), product(down[slot])))
             self._experts[slot] = levels
         return self._experts[slot]
 
@@ -253,10 +276,6 @@ class SingleReader:
             bigger = np.empty(size, np.float32)
             bigger[:, :, :capacity] = held
             setattr(self, name, bigger)
-
-
-def _product(linear: Linear, precision: LowPrecision) -> Product:
-    return product(linear.weight, precision.of(linear.weight))
 
 
 def _vector(parameter: Tensor) -> Array:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny import Case, Tiny, case_of, cases, make
 
 from minagi.model import single
@@ -55,19 +58,39 @@ def test_it_reads_what_read_reads(case: Case) -> None:
     same(case)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
-@given(cases(freeze=True, characters=(PROMPT + 1, 8)), st.sampled_from((torch.float32, torch.bfloat16)))
-def test_large_matrices_go_through_torch(case: Case, dtype: torch.dtype) -> None:
+class Eager:
+    """Helpers that are through with everything before the reader begins."""
+
+    def __init__(self, *_: object) -> None:
+        self.threads = ThreadPoolExecutor(1)
+
+    def submit(self, work: Callable[..., int], *given: object) -> Future[int]:
+        future = self.threads.submit(work, *given)
+        future.result(10)
+        return future
+
+
+class Stuck:
+    """Helpers that take one expert each and are never heard of again, as on a busy machine."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., int], take: Callable[[], int]) -> Future[int]:
+        with suppress(IndexError):
+            take()
+        return Future()
+
+
+@pytest.mark.parametrize("helpers", [ThreadPoolExecutor, Eager, Stuck])
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(cases(freeze=True, characters=(PROMPT + 1, 8)))
+def test_shared_among_threads_it_is_the_same(helpers: type, case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(single, "LARGE", 1)
-        if dtype == torch.float32:
-            same(case)
-            return
-    tiny = make(case, dtype)  # in bf16 a near tie may route elsewhere: the numbers must still be numbers
-    reader = SingleReader(tiny.net, tiny.pool, case.routing, begun(tiny))
-    for symbol in case.ids[PROMPT:]:
-        logits, rows = reader.read(symbol)
-        assert np.isfinite(logits).all() and 1 <= rows <= case.shape.max_steps
+        patch.setattr(single, "ThreadPoolExecutor", helpers)
+        patch.setattr(torch, "get_num_threads", lambda: 3)
+        same(case)
 
 
 def test_bf16_stays_close() -> None:
@@ -118,7 +141,14 @@ def test_numbers_that_are_not_finite_end_in_logits_that_are_not() -> None:
     assert not np.isfinite(logits).any()
 
 
-def test_extreme_numbers_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
+@pytest.mark.parametrize("helped", [False, True])
+def test_extreme_numbers_warn_nobody(
+    recwarn: pytest.WarningsRecorder, monkeypatch: pytest.MonkeyPatch, helped: bool
+) -> None:
+    if helped:
+        monkeypatch.setattr(single, "LARGE", 1)
+        monkeypatch.setattr(single, "ThreadPoolExecutor", Eager)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     case = case_of(characters=5)
     tiny = make(case)
     reader = SingleReader(tiny.net, tiny.pool, case.routing, begun(tiny))
