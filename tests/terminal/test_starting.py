@@ -24,7 +24,7 @@ def test_the_first_frame_waits_for_nothing(place: Place, start: Start) -> None:
 def test_a_new_model_is_shown_first_and_one_key_starts_it(place: Place, start: Start) -> None:
     app = start(place, welcome=True)
     app.until("A new model")
-    app.until("to read everything once")
+    app.until("to read it all")
     app.until("‖ paused")
     step = app.step
     app.pump(0.5)
@@ -42,7 +42,7 @@ def test_a_new_model_is_shown_first_and_one_key_starts_it(place: Place, start: S
 
 def test_a_new_model_that_is_not_wanted_leaves_nothing(place: Place, start: Start) -> None:
     app = start(place, welcome=True)
-    app.until("to read everything once")
+    app.until("to read it all")
     app.press("q")
     assert app.end() == 0
     assert app.left_on() == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import fake_run as fr
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Button, OptionList
+from textual.widgets import Button, OptionList, Static
 
 from minagi import protocol as p
 from minagi.config import Ui
@@ -219,6 +219,13 @@ async def test_when_everything_is_saved_there_is_nothing_to_choose() -> None:
         ]
         await press(pilot, "enter")
         assert fake.closed == [True]
+
+
+async def test_before_the_model_is_open_nothing_is_said_to_be_saved() -> None:
+    async with fr.opened(fr.FakeSource()) as (app, pilot):
+        await press(pilot, "q")
+        told = "\n".join(str(text.visual) for text in app.screen.query("Static").results(Static))
+        assert "still being opened" in told and "saved" not in told
 
 
 async def test_a_dry_run_has_nothing_to_save() -> None:

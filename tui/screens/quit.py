@@ -109,6 +109,8 @@ def unsaved_words(frame: Frame) -> str:
     if state.hello is not None and state.hello.dry_run:
         return "This is a dry run: what was learned is not kept."
     characters = state.metrics.unsaved_chars
+    if state.hello is None:
+        return "The model is still being opened: nothing was read."
     if not characters:
         return "Everything is saved."
     since = f", {words.ago(frame.now - state.saved_at)}" if state.saved_at is not None else ""
