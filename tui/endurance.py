@@ -11,6 +11,7 @@ import gc
 import json
 import random
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -139,6 +140,7 @@ async def endure(hours: float) -> dict[str, object]:
     return {
         "hours": hours,
         "events": events,
+        "processor_seconds": round(time.process_time(), 1),
         "bytes_at_start": before,
         "bytes_after_an_hour": held[0] if held else after,
         "bytes_at_end": after,

@@ -217,7 +217,10 @@ async def test_everywhere(text_file: SnapshotAssertion, svg_file: SnapshotAssert
         assert what not in PANES or not pale(made)  # around a dialog things are dimmed
         await resized(made, pilot, SIZES[1])
         for theme in THEMES[1:]:
+            again = _KEYS["palette"] if what == "palette" else ()
+            await pilot.press(*("escape" for _ in again))
             made.theme = theme
+            await pilot.press(*again)
             await drawn(made, pilot)
             pictures[theme] = made.export_screenshot()
             assert what not in PANES or theme != "textual-light" or not pale(made)

@@ -268,6 +268,19 @@ async def test_impatience_while_it_saves() -> None:
         assert fake.hurried == 1
 
 
+async def test_no_press_of_a_button_is_lost_because_another_came_just_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake, pressed = source(), []
+    fake.slow_close = True
+    monkeypatch.setattr(fake, "hurry", lambda: pressed.append(1))
+    async with fr.opened(fake) as (_, pilot):
+        await press(pilot, "q", "enter")
+        await press(pilot, "enter", "enter")
+        assert len(pressed) == 2
+        fake.hurried = 1
+
+
 async def test_what_the_worker_does_while_it_is_left_is_told() -> None:
     fake = source()
     fake.slow_close = True

@@ -46,7 +46,8 @@ class Dialog(ModalScreen[Answer]):
                 yield from self.body()
             with Horizontal(classes="buttons"):
                 for id, label in self.choices:
-                    yield Button(Content(label), id=id, compact=True)
+                    yield (button := Button(Content(label), id=id, compact=True))
+                    button.active_effect_duration = 0.0  # while it lasts, a second press would be lost
 
     def body(self) -> Iterable[Widget]:
         """What stands between heading and buttons. Keep what is to change: it may be asked to before it can
