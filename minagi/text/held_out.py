@@ -2,7 +2,8 @@
 
 Whole files are kept back, chosen by a hash of their path below the subject's root, so that neither
 the order of a listing nor the place of the folder matters. Where no file has a fitting size (a
-subject of one file, or of few large ones) the end of the largest is kept back instead.
+subject of one file, or of few large ones) a piece from the middle of the largest is kept back instead:
+what a file begins and ends with is the most like what is read and written next to it.
 """
 
 from __future__ import annotations
@@ -80,8 +81,10 @@ def _choose(files: Sequence[TextSpan], keys: dict[Path, str], share: float) -> l
     largest = max(
         (file for file in files if file not in kept), key=lambda file: (file.chars, keys[file.path])
     )
-    start = _boundary(largest, largest.stop - int(wanted - taken))
-    return [*kept, TextSpan(largest.path, start, largest.stop)]
+    length = int(wanted - taken)
+    middle = largest.start + (largest.chars - length) // 2
+    start, stop = (_boundary(largest, place) for place in (middle, middle + length))
+    return [*kept, TextSpan(largest.path, start, stop)]
 
 
 def _hash(key: str) -> bytes:

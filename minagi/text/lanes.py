@@ -1,15 +1,17 @@
 """The order of reading: one lane a subject, lanes taking turns, visit after visit, window by window.
 
 A VISIT opens a file of the lane at some place and reads `passage` characters of it, the cursor going
-on by `chunk` a step. A STEP's window is what ends at the cursor. What a visit opens is drawn from
-(seed, lane, characters read so far) and nothing else, so a run that resumes goes on into text it
-would have come to, and does not replay the tape from its beginning.
+on by `chunk` a step. A STEP's window is what ends at the cursor. A TOUR of a lane visits all of its text
+once, in strides that soon have been everywhere: drawn anew, visits would leave a third of it unread for
+as long. Where a tour begins and how it strides is drawn from (seed, lane, characters read so far), so a
+run that resumes goes on into text it would have come to, and does not replay the tape from its beginning.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import random
 from collections import deque
 from collections.abc import Collection, Iterable
@@ -20,6 +22,8 @@ from typing import Any
 from minagi.errors import MinagiError
 from minagi.text import alphabet
 from minagi.text.corpus import Corpus, TextGoneError, TextSpan, read_span
+
+GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -34,22 +38,44 @@ class WindowOfText:
 
 @dataclass
 class _Lane:
-    """A subject's text and the chance of each part of it to be opened."""
+    """A subject's text, and how many visits of a tour fall to each part of it."""
 
     name: str
     spans: list[TextSpan]
-    upto: list[float]  # running sum of the spans' weights
+    upto: list[int]  # running sum of the spans' visits
 
     @classmethod
     def of(cls, name: str, spans: Iterable[TextSpan], passage: int) -> _Lane:
-        """A span weighs as many visits as it holds, at least one: every character is as likely as any."""
+        """A span takes as many visits as it holds, at least one: no character is read more than others."""
         kept = list(spans)
-        weights = (max(1.0, span.chars / passage) for span in kept)
-        return cls(name, kept, list(itertools.accumulate(weights)))
+        return cls(name, kept, list(itertools.accumulate(max(1, -(-span.chars // passage)) for span in kept)))
 
-    def draw(self, rng: random.Random) -> TextSpan:
-        place = bisect.bisect_right(self.upto, rng.random() * self.upto[-1])
-        return self.spans[min(place, len(self.spans) - 1)]
+    @property
+    def visits(self) -> int:
+        return self.upto[-1]
+
+    def at(self, visit: int) -> tuple[TextSpan, int]:
+        """The span that visit of a tour reads, and which of the span's visits it is."""
+        place = bisect.bisect_right(self.upto, visit)
+        return self.spans[place], visit - (self.upto[place - 1] if place else 0)
+
+
+@dataclass
+class _Tour:
+    """A lane being read through once: its n-th visit is number start + n · stride in the text's own order."""
+
+    begun: int  # characters read in the model's life when it began
+    visits: int
+    done: int = 0
+
+
+def _stride(visits: int) -> int:
+    """A step width that comes by all of `visits` places: near the golden section, so that any number of
+    steps in a row lies spread over all of them."""
+    stride = max(1, round(visits * GOLDEN))
+    while math.gcd(stride, visits) != 1:
+        stride += 1
+    return stride
 
 
 @dataclass
@@ -74,6 +100,7 @@ class LaneReader:
         self._lanes: list[_Lane] = []
         self._turn = 0  # index of the lane whose visit is next
         self._visit: _Visit | None = None
+        self._tours: dict[str, _Tour] = {}  # by lane
         self._first: deque[Path] = deque()  # changed files, to be visited before all else
         self._dropped: list[str] = []
         self.replace_corpus(corpus)
@@ -120,6 +147,7 @@ class LaneReader:
         return {
             "turn": self._lanes[self._turn].name if self._lanes else "",
             "first": [str(path) for path in self._first],
+            "tours": {lane: [tour.begun, tour.visits, tour.done] for lane, tour in self._tours.items()},
             "visit": None
             if visit is None
             else {
@@ -139,6 +167,12 @@ class LaneReader:
         first = state.get("first")
         saved = [path for path in first if isinstance(path, str)] if isinstance(first, list) else []
         self._first = deque(known[path] for path in saved if path in known)
+        tours = state.get("tours")
+        self._tours = {
+            lane: _Tour(*numbers)
+            for lane, numbers in (tours.items() if isinstance(tours, dict) else ())
+            if lane in names and _is_tour(numbers)
+        }
         try:
             self._visit = self._reopen(**state["visit"])
         except (KeyError, TypeError, ValueError, TextGoneError):
@@ -160,11 +194,9 @@ class LaneReader:
     def _open(self, window: int, chars_read: int) -> _Visit:
         """Begin a visit: of a changed file if there is one, else of the lane whose turn it is."""
         while self._lanes:
-            lane, span, changed = self._choose(chars_read)
+            lane, span, wanted = self._choose(chars_read)
             length = min(span.chars, max(self._passage, window) + 1)
-            room = span.chars - length
-            # A changed file is read to its end, where notes and transcripts grow.
-            offset = room if changed else self._rng(lane.name, chars_read, "place").randint(0, room)
+            offset = min(max(0, wanted), span.chars - length)
             part = TextSpan(span.path, span.start + offset, span.start + offset + length)
             try:
                 ids = alphabet.encode(read_span(part))
@@ -180,20 +212,30 @@ class LaneReader:
             "Bring the files back, or name another folder, and start again."
         )
 
-    def _choose(self, chars_read: int) -> tuple[_Lane, TextSpan, bool]:
-        """A lane, a span of it, and whether it is one of the changed files. Passes the turn on."""
+    def _choose(self, chars_read: int) -> tuple[_Lane, TextSpan, int]:
+        """A lane, a span of it, and where in it to begin if there is room. Passes the turn on."""
         while self._first:
             path = self._first.popleft()
             for lane in self._lanes:
                 spans = [span for span in lane.spans if span.path == path]
                 if spans:
-                    return lane, spans[-1], True
+                    # A changed file is read to its end, where notes and transcripts grow.
+                    return lane, spans[-1], spans[-1].chars
         lane = self._lanes[self._turn % len(self._lanes)]
         self._turn = (self._turn + 1) % len(self._lanes)
-        return lane, lane.draw(self._rng(lane.name, chars_read, "file")), False
+        return lane, *self._next_of_tour(lane, chars_read)
 
-    def _rng(self, lane: str, chars_read: int, use: str) -> random.Random:
-        return random.Random(f"{self._seed}/{lane}/{chars_read}/{use}")
+    def _next_of_tour(self, lane: _Lane, chars_read: int) -> tuple[TextSpan, int]:
+        """The next visit of the lane's tour, or of a new one: its span, and where in it to begin."""
+        tour = self._tours.get(lane.name)
+        if tour is None or tour.visits != lane.visits or tour.done >= tour.visits:
+            tour = self._tours[lane.name] = _Tour(chars_read, lane.visits)
+        rng = random.Random(f"{self._seed}/{lane.name}/{tour.begun}")
+        start, stride = rng.randrange(tour.visits), _stride(tour.visits)
+        aside = rng.randint(-(self._passage // 2), self._passage // 2)  # passages begin elsewhere every tour
+        span, number = lane.at((start + tour.done * stride) % tour.visits)
+        tour.done += 1
+        return span, number * self._passage + aside
 
     def _drop(self, paths: Collection[Path], why: str) -> None:
         self._dropped.append(why)
@@ -209,3 +251,12 @@ class LaneReader:
 
 def _within(span: TextSpan, whole: TextSpan) -> bool:
     return span.path == whole.path and whole.start <= span.start <= span.stop <= whole.stop
+
+
+def _is_tour(numbers: Any) -> bool:
+    """Whether this can be a tour's numbers: begun, visits, done."""
+    return (
+        isinstance(numbers, list)
+        and len(numbers) == 3
+        and all(type(number) is int and number >= 0 for number in numbers)
+    )

@@ -64,14 +64,15 @@ def test_the_choice_does_not_depend_on_where_the_folder_lies(tmp_path, folder):
     assert collect([moved]).choice == first and first
 
 
-def test_a_single_file_gives_its_tail_cut_between_characters(folder):
+def test_a_single_file_gives_its_middle_cut_between_characters(folder):
     for extra in range(4):  # the cut falls on every byte of a four-byte character
         root = folder({"only.txt": "a" * extra + "🐈" * 1_000}, f"n{extra}")
         (subject,) = collect([root]).subjects
-        (train,), (held,) = subject.train, subject.held_out
-        assert train.stop == held.start and held.stop == 4_000 + extra
-        read_span(train).decode()
-        assert read_span(held).decode().startswith("🐈")
+        (before, behind), (held,) = subject.train, subject.held_out
+        assert before.stop == held.start and held.stop == behind.start and behind.stop == 4_000 + extra
+        assert abs(before.chars - behind.chars) < 9
+        assert read_span(before).decode().endswith("🐈") and read_span(held).decode().startswith("🐈")
+        assert read_span(behind).decode().startswith("🐈")
         assert 0.04 < share(subject) < 0.06
 
 
@@ -112,7 +113,7 @@ def test_a_file_that_grew_is_read_before_and_behind_what_is_held_out(folder):
         file.write("x" * 1_000)
     (subject,) = collect([root], recorded=before.choice).subjects
     assert subject.held_out == before.subjects[0].held_out
-    assert [(span.start, span.stop) for span in subject.train] == [(0, 9_500), (10_000, 11_000)]
+    assert [(span.start, span.stop) for span in subject.train] == [(0, 4_750), (5_250, 11_000)]
 
 
 def test_a_choice_whose_files_are_gone_is_made_anew(folder):

@@ -145,6 +145,50 @@ def test_every_character_is_as_likely_as_any(folder):
     assert 0.9 < read["long"] / read["short"] < 1.1
 
 
+@given(st.lists(st.integers(1, 5_000), min_size=1, max_size=6), st.integers(1, 700), st.integers(0, 9))
+@few
+def test_a_tour_opens_every_passage_once(tmp_path_factory, sizes, passage, seed):
+    root = tmp_path_factory.mktemp("tour")
+    for number, size in enumerate(sizes):
+        (root / f"{number}.txt").write_bytes(bytes(33 + (i * 7 + number) % 90 for i in range(size + 1)))
+    reader, chars = LaneReader(whole(root), passage, seed), 0
+    passages = {f"{number}.txt": -(-(size + 1) // passage) for number, size in enumerate(sizes)}
+    for _ in range(2):
+        opened = Counter()
+        for _ in range(sum(passages.values())):
+            step = reader.next_window(passage, passage, chars)
+            opened[step.path.name] += 1
+            chars += step.new_chars
+            reader.restore({**reader.state(), "visit": None})  # whatever is left of the visit
+        assert opened == passages
+
+
+def test_a_tour_reads_nearly_all_of_a_text(folder):
+    """Drawn anew, each of 100 visits would leave 37 of 100 characters unread."""
+    root = folder({"a.txt": 50_000})
+    text, read = (root / "a.txt").read_bytes(), set()
+    for step in take(LaneReader(whole(root), 500, 0), 100, 500, 500):
+        place = text.index(decode(step.ids))
+        read.update(range(place, place + len(step.ids)))
+    assert len(read) > 0.98 * len(text)
+
+
+def test_a_tour_is_soon_everywhere(folder):
+    root = folder({"a.txt": 50_000})
+    text = (root / "a.txt").read_bytes()
+    for seed in range(5):
+        steps = take(LaneReader(whole(root), 500, seed), 10, 500, 500)
+        assert len({text.index(decode(step.ids)) // 5_000 for step in steps}) >= 7
+
+
+def test_two_tours_cut_the_text_elsewhere_and_go_another_way(folder):
+    root = folder({"a.txt": 50_000})
+    text = (root / "a.txt").read_bytes()
+    places = [text.index(decode(step.ids)) for step in take(LaneReader(whole(root), 500, 0), 200, 500, 500)]
+    assert places[1] % 500 != places[101] % 500
+    assert [place // 500 for place in places[:100]] != [place // 500 for place in places[100:]]
+
+
 def test_seeds_and_characters_read_change_the_text(corpus):
     first = take(LaneReader(corpus, 512, 0), 5, 64, 64)
     assert same(first, take(LaneReader(corpus, 512, 0), 5, 64, 64))
@@ -175,6 +219,8 @@ def test_taking_the_state_changes_nothing(corpus):
 @pytest.mark.parametrize(
     "state",
     [
+        {"tours": 3}, {"tours": {"book": 3, "poems": [1, 2], "nobody": [0, 1, 2], "notes": [0.5, 1, 1]}},
+        {"tours": {"book": [0, -1, 5], "poems": [0, True, 0], "notes": [7, 10**30, 10**29]}},
         {}, {"turn": 5}, {"turn": "nobody", "first": None, "visit": None}, {"first": 7}, {"visit": []},
         {"first": [None, [], "x"]} , {"visit": {"lane": "book"}}, {"visit": {"lane": [], "path": 1}},
         {"visit": {"lane": "book", "path": "/etc/passwd", "start": 0, "stop": 50, "cursor": 9}},
@@ -268,7 +314,7 @@ def test_changed_files_are_visited_first_and_read_to_their_end(folder):
     assert paths[1] == new, "the visit under way is finished, then the new file's turn has come"
     behind = itertools.dropwhile(lambda step: step.path != new, steps)
     visit = b"".join(decode(step.ids)[-step.new_chars :] for step in itertools.islice(behind, 8))
-    assert new.read_bytes()[:3_800].endswith(visit) and len(visit) == 500
+    assert new.read_bytes().endswith(visit) and len(visit) == 500
 
 
 def test_the_queue_of_changed_files_survives_a_restore(folder):

@@ -89,7 +89,7 @@ def test_memory_is_that_of_a_block(tmp_path) -> None:
     done = packed(corpus, tmp_path / "out")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert done.train_chars + done.held_out_chars == size + 2
+    assert done.train_chars + done.held_out_chars == size + 3  # a marker behind each of three pieces
     assert peak < 16 * packing.BLOCK
 
 
@@ -173,7 +173,7 @@ def test_where_no_corpus_can_be_kept(tmp_path, folder, monkeypatch) -> None:
     next(first)
     with pytest.raises(UsageError, match="Another minagi pack is writing"):
         packed(corpus, tmp_path / "twice")
-    assert list(first) == [9_000]
+    assert list(first)[-1] == 9_000
     assert PackedCorpus(tmp_path / "twice").train.length
 
 
