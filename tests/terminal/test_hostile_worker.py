@@ -42,9 +42,12 @@ def keys_work(app: Program) -> None:
     app.until("Pause or resume training")
     app.press(ESCAPE)
     app.until_gone("Pause or resume training")
-    app.press("3", "\r")
+    app.press("3")
     app.until("┏━ 3 pool")
-    app.press("\r")
+    app.press(ENTER)
+    app.until_gone(" 1 loss ")
+    app.press(ENTER)  # and see it obeyed: a key that acts everywhere would overtake it
+    app.until(" 1 loss ")
 
 
 def leaves(app: Program) -> None:
