@@ -20,6 +20,7 @@ from torch import Tensor, nn
 PRIME = (1 << 31) - 1  # hashes are taken modulo this, so that a product of two fits 63 bits
 MULTIPLIER = 0x2E6F1A35
 EPS = 1e-10
+WAITING_ROWS_MAX = 1 << 16  # gradients of single n-grams that may wait to be summed up
 
 
 class Rows(NamedTuple):
@@ -66,10 +67,9 @@ class NgramEmbedding(nn.Module):
             return None
         device = ids.device if generator is None else generator.device
         drawn = torch.rand(ids.shape[0], generator=generator, device=device).to(ids.device)
-        # Below `drop` the draw is even over the lengths; above, it lies beyond the longest.
-        return (
-            torch.arange(self.reach, device=ids.device)[:, None] < (drawn * (self.reach / self.drop)).long()
-        )
+        # Below `drop` the draw is even over the lengths; above, all are used.
+        lengths = ((drawn / self.drop).clamp_max(1) * self.reach).long()
+        return torch.arange(self.reach, device=ids.device)[:, None] < lengths
 
     def places(self, ids: Tensor, before: Tensor) -> Tensor:
         """The row each n-gram of ids [T] ends at, [lengths, T]. Where a text begins, n-grams are short."""
@@ -95,6 +95,12 @@ class NgramEmbedding(nn.Module):
         return self.weight.numpy()[places].sum(0)
 
     # ----------------------------------------------------------------------------------------- steps
+
+    def take(self, rows: Rows) -> None:
+        """What a backward pass gives, a place as often as it was met."""
+        self._met.append(rows)
+        if sum(len(met.places) for met in self._met) > WAITING_ROWS_MAX:
+            self.gradient()
 
     def gradient(self) -> Rows | None:
         """What the backward passes since the last step gave, every place once; None when there were none."""
@@ -143,5 +149,5 @@ class _Added(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        ctx.table._met.append(Rows(ctx.places, grads[0].index_select(0, ctx.owner)))
+        ctx.table.take(Rows(ctx.places, grads[0].index_select(0, ctx.owner)))
         return grads[0], None, None, None

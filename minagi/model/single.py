@@ -75,6 +75,7 @@ class SingleReader:
         self._scale = net.shape.head_size**-0.5
         large = card.slots.levels[0].up[0].numel() >= LARGE
         self._helpers = min(torch.get_num_threads(), net.shape.top_k) - 1 if large else 0
+        self._expert_seconds = 0.0  # what one took when this thread last computed any
         self._threads = ThreadPoolExecutor(max(self._helpers, 1), "minagi-writing")
         self._router_at = 0  # where the router's weights lay when products were made of everything
         self._routed: tuple[tuple[int, ...], Array] = ((), np.empty(0))  # admitted places, their rows
@@ -192,7 +193,9 @@ class SingleReader:
         helping = [self._threads.submit(work, left.pop) for _ in range(self._helpers)]
         began = time.perf_counter()
         own = work(left.popleft)
-        wait(helping, (time.perf_counter() - began) / max(own, 1))
+        if own:
+            self._expert_seconds = (time.perf_counter() - began) / own
+        wait(helping, self._expert_seconds)
         return [
             found[index] if index in found else self._through(expert, f)
             for index, expert in enumerate(experts)

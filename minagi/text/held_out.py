@@ -78,9 +78,8 @@ def _choose(files: Sequence[TextSpan], keys: dict[Path, str], share: float) -> l
             taken += file.chars
     if taken >= wanted / 2:
         return kept
-    largest = max(
-        (file for file in files if file not in kept), key=lambda file: (file.chars, keys[file.path])
-    )
+    left = set(files) - set(kept)
+    largest = max(left, key=lambda file: (file.chars, keys[file.path]))
     length = int(wanted - taken)
     middle = largest.start + (largest.chars - length) // 2
     start, stop = (_boundary(largest, place) for place in (middle, middle + length))

@@ -15,7 +15,7 @@ import math
 import random
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from minagi.text import alphabet
 from minagi.text.corpus import Corpus, TextGoneError, TextSpan, read_span
 
 GOLDEN = (5**0.5 - 1) / 2
+MANY = 8  # visits to a span from which its cuts move from tour to tour
 
 
 @dataclass(frozen=True)
@@ -38,26 +39,39 @@ class WindowOfText:
 
 @dataclass
 class _Lane:
-    """A subject's text, and how many visits of a tour fall to each part of it."""
+    """A subject's text, cut into visits of `unit` characters."""
 
     name: str
     spans: list[TextSpan]
-    upto: list[int]  # running sum of the spans' visits
+    unit: int = 0
+    upto: list[int] = field(default_factory=list)  # running sum of the spans' visits
 
-    @classmethod
-    def of(cls, name: str, spans: Iterable[TextSpan], passage: int) -> _Lane:
-        """A span takes as many visits as it holds, at least one: no character is read more than others."""
-        kept = list(spans)
-        return cls(name, kept, list(itertools.accumulate(max(1, -(-span.chars // passage)) for span in kept)))
+    def cut(self, unit: int) -> None:
+        """Cut into visits of `unit`."""
+        if unit != self.unit:
+            self.unit = unit
+            self.upto = list(itertools.accumulate(_visits(span.chars, unit) for span in self.spans))
 
     @property
     def visits(self) -> int:
+        """How many visits read all of it."""
         return self.upto[-1]
 
-    def at(self, visit: int) -> tuple[TextSpan, int]:
-        """The span that visit of a tour reads, and which of the span's visits it is."""
+    def at(self, visit: int, aside: float) -> tuple[TextSpan, int]:
+        """The span that a visit reads, and where in it to begin. `aside`, a share of a visit, moves the cuts
+        of a long span; a short one's lie evenly, so that its ends are read as often as its middle."""
         place = bisect.bisect_right(self.upto, visit)
-        return self.spans[place], visit - (self.upto[place - 1] if place else 0)
+        span, number = self.spans[place], visit - (self.upto[place - 1] if place else 0)
+        count, room = _visits(span.chars, self.unit), max(0, span.chars - self.unit)
+        if count >= MANY:
+            return span, min(max(0, int((number - aside) * self.unit)), room)
+        return span, room * number // max(1, count - 1)
+
+
+def _visits(chars: int, unit: int) -> int:
+    """Visits that read all of a span; one more where its cuts may move."""
+    whole = -(-chars // unit)
+    return whole + 1 if whole >= MANY else max(1, whole)
 
 
 @dataclass
@@ -65,8 +79,13 @@ class _Tour:
     """A lane being read through once: its n-th visit is number start + n · stride in the text's own order."""
 
     begun: int  # characters read in the model's life when it began
+    unit: int  # characters of a visit then
     visits: int
     done: int = 0
+
+    def goes_on(self, visits: int) -> bool:
+        """Whether it is not over, and the lane not quite another one by now."""
+        return self.done < self.visits and 0.9 < visits / self.visits < 1.1
 
 
 def _stride(visits: int) -> int:
@@ -124,9 +143,7 @@ class LaneReader:
         """Read `corpus` from the next visit on, beginning with the files in `first`; lanes keep turns."""
         turn = self._lanes[self._turn].name if self._lanes else ""
         self._lanes = [
-            _Lane.of(subject.name, subject.train, self._passage)
-            for subject in corpus.subjects
-            if subject.train
+            _Lane(subject.name, list(subject.train)) for subject in corpus.subjects if subject.train
         ]
         names = [lane.name for lane in self._lanes]
         self._turn = names.index(turn) if turn in names else 0
@@ -147,7 +164,7 @@ class LaneReader:
         return {
             "turn": self._lanes[self._turn].name if self._lanes else "",
             "first": [str(path) for path in self._first],
-            "tours": {lane: [tour.begun, tour.visits, tour.done] for lane, tour in self._tours.items()},
+            "tours": {lane: list(astuple(tour)) for lane, tour in self._tours.items()},
             "visit": None
             if visit is None
             else {
@@ -175,7 +192,7 @@ class LaneReader:
         }
         try:
             self._visit = self._reopen(**state["visit"])
-        except (KeyError, TypeError, ValueError, TextGoneError):
+        except (KeyError, TypeError, ValueError, OverflowError, TextGoneError):
             self._visit = None
 
     def _reopen(self, lane: str, path: str, start: int, stop: int, cursor: int) -> _Visit:
@@ -194,7 +211,7 @@ class LaneReader:
     def _open(self, window: int, chars_read: int) -> _Visit:
         """Begin a visit: of a changed file if there is one, else of the lane whose turn it is."""
         while self._lanes:
-            lane, span, wanted = self._choose(chars_read)
+            lane, span, wanted = self._choose(window, chars_read)
             length = min(span.chars, max(self._passage, window) + 1)
             offset = min(max(0, wanted), span.chars - length)
             part = TextSpan(span.path, span.start + offset, span.start + offset + length)
@@ -212,7 +229,7 @@ class LaneReader:
             "Bring the files back, or name another folder, and start again."
         )
 
-    def _choose(self, chars_read: int) -> tuple[_Lane, TextSpan, int]:
+    def _choose(self, window: int, chars_read: int) -> tuple[_Lane, TextSpan, int]:
         """A lane, a span of it, and where in it to begin if there is room. Passes the turn on."""
         while self._first:
             path = self._first.popleft()
@@ -223,26 +240,27 @@ class LaneReader:
                     return lane, spans[-1], spans[-1].chars
         lane = self._lanes[self._turn % len(self._lanes)]
         self._turn = (self._turn + 1) % len(self._lanes)
-        return lane, *self._next_of_tour(lane, chars_read)
+        return lane, *self._next_of_tour(lane, window, chars_read)
 
-    def _next_of_tour(self, lane: _Lane, chars_read: int) -> tuple[TextSpan, int]:
+    def _next_of_tour(self, lane: _Lane, window: int, chars_read: int) -> tuple[TextSpan, int]:
         """The next visit of the lane's tour, or of a new one: its span, and where in it to begin."""
         tour = self._tours.get(lane.name)
-        if tour is None or tour.visits != lane.visits or tour.done >= tour.visits:
-            tour = self._tours[lane.name] = _Tour(chars_read, lane.visits)
+        if tour is not None:
+            lane.cut(tour.unit)
+        if tour is None or not tour.goes_on(lane.visits):
+            lane.cut(max(self._passage, window))
+            tour = self._tours[lane.name] = _Tour(chars_read, lane.unit, lane.visits)
         rng = random.Random(f"{self._seed}/{lane.name}/{tour.begun}")
-        start, stride = rng.randrange(tour.visits), _stride(tour.visits)
-        aside = rng.randint(-(self._passage // 2), self._passage // 2)  # passages begin elsewhere every tour
-        span, number = lane.at((start + tour.done * stride) % tour.visits)
+        start, aside = rng.randrange(tour.visits), rng.random()
+        place = (start + tour.done * _stride(tour.visits)) % tour.visits
         tour.done += 1
-        return span, number * self._passage + aside
+        return lane.at(min(place, lane.visits - 1), aside)  # the lane may have shrunk meanwhile
 
     def _drop(self, paths: Collection[Path], why: str) -> None:
         self._dropped.append(why)
         turn = self._lanes[self._turn].name
         kept = [
-            _Lane.of(lane.name, [span for span in lane.spans if span.path not in paths], self._passage)
-            for lane in self._lanes
+            _Lane(lane.name, [span for span in lane.spans if span.path not in paths]) for lane in self._lanes
         ]
         self._lanes = [lane for lane in kept if lane.spans]
         names = [lane.name for lane in self._lanes]
@@ -254,9 +272,10 @@ def _within(span: TextSpan, whole: TextSpan) -> bool:
 
 
 def _is_tour(numbers: Any) -> bool:
-    """Whether this can be a tour's numbers: begun, visits, done."""
+    """Whether this can be a tour's numbers: begun, unit, visits, done."""
     return (
         isinstance(numbers, list)
-        and len(numbers) == 3
+        and len(numbers) == 4
         and all(type(number) is int and number >= 0 for number in numbers)
+        and min(numbers[1:3]) > 0
     )

@@ -94,7 +94,7 @@ def test_shared_among_threads_it_is_the_same(helpers: type, case: Case) -> None:
 
 
 def test_bf16_stays_close() -> None:
-    """Small matrices are multiplied in fp32 here, in bf16 there: eight bits apart."""
+    """Everything is multiplied in fp32 here, in bf16 there: eight bits apart."""
     same(case_of(characters=6, experts=2, resident=2, top_k=2, max_steps=2, min_steps=2), torch.bfloat16, 0.2)
 
 

@@ -145,32 +145,63 @@ def test_every_character_is_as_likely_as_any(folder):
     assert 0.9 < read["long"] / read["short"] < 1.1
 
 
-@given(st.lists(st.integers(1, 5_000), min_size=1, max_size=6), st.integers(1, 700), st.integers(0, 9))
-@few
-def test_a_tour_opens_every_passage_once(tmp_path_factory, sizes, passage, seed):
-    root = tmp_path_factory.mktemp("tour")
-    for number, size in enumerate(sizes):
-        (root / f"{number}.txt").write_bytes(bytes(33 + (i * 7 + number) % 90 for i in range(size + 1)))
-    reader, chars = LaneReader(whole(root), passage, seed), 0
-    passages = {f"{number}.txt": -(-(size + 1) // passage) for number, size in enumerate(sizes)}
-    for _ in range(2):
-        opened = Counter()
-        for _ in range(sum(passages.values())):
-            step = reader.next_window(passage, passage, chars)
-            opened[step.path.name] += 1
-            chars += step.new_chars
-            reader.restore({**reader.state(), "visit": None})  # whatever is left of the visit
-        assert opened == passages
+def toured(root: Path, passage: int, window: int, seed: int, chars: int) -> dict[str, np.ndarray]:
+    """How often each character of the files is an input while so many are read, windows not sliding."""
+    texts = {path: path.read_bytes() for path in root.iterdir()}
+    read = {path.name: np.zeros(len(text), int) for path, text in texts.items()}
+    reader, done = LaneReader(whole(root), passage, seed), 0
+    while done < chars:
+        step = reader.next_window(window, window, done)
+        place = texts[step.path].index(decode(step.ids[:-1]))
+        read[step.path.name][place : place + len(step.ids) - 1] += 1
+        done += step.new_chars
+    return read
 
 
-def test_a_tour_reads_nearly_all_of_a_text(folder):
-    """Drawn anew, each of 100 visits would leave 37 of 100 characters unread."""
+@pytest.mark.parametrize(
+    ("sizes", "passage", "window", "unread", "over"),
+    [
+        ([50_000], 500, 500, 1e-4, 0.02),  # `over`: the share of a tour that is read a second time
+        ([50_000], 500, 2_000, 1e-4, 0.08),  # visits are as long as a window
+        ([400] * 40, 256, 256, 0.01, 0.3),  # two visits each: half of them overlaps
+        ([700, 800, 900, 1_000, 1_100] * 8, 500, 500, 0.01, 0.35),
+        ([3_000, 9_000, 27_000, 100], 500, 500, 0.01, 0.1),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_tour_reads_every_character(folder, sizes, passage, window, unread, over, seed):
+    """Once, but for what overlaps. Drawn anew, visits would leave 37 of 100 characters unread."""
+    root = folder({f"{number}.txt": size for number, size in enumerate(sizes)})
+    read = toured(root, passage, window, seed, sum(sizes) * (1 + over))
+    counts = np.concatenate(list(read.values()))
+    assert (counts == 0).mean() <= unread
+    assert counts.max() <= 3
+
+
+def test_a_tour_goes_on_while_files_grow(folder):
     root = folder({"a.txt": 50_000})
-    text, read = (root / "a.txt").read_bytes(), set()
-    for step in take(LaneReader(whole(root), 500, 0), 100, 500, 500):
-        place = text.index(decode(step.ids))
-        read.update(range(place, place + len(step.ids)))
-    assert len(read) > 0.98 * len(text)
+    text, read, chars = (root / "a.txt").read_bytes(), set(), 0
+    reader = LaneReader(whole(root), 500, 0)
+    for visit in range(110):
+        if visit % 20 == 19:
+            with (root / "a.txt").open("a") as file:
+                file.write("later " * 100)
+            reader.replace_corpus(whole(root))
+        step = reader.next_window(500, 500, chars)
+        chars += step.new_chars
+        if (place := text.find(decode(step.ids))) >= 0:
+            read.update(range(place, place + len(step.ids)))
+    assert len(read) > 0.9 * len(text)
+
+
+def test_a_tour_of_a_lane_that_is_another_one_by_now_begins_anew(folder):
+    root = folder({"a.txt": 5_000})
+    reader = LaneReader(whole(root), 500, 0)
+    take(reader, 4, 500, 500)
+    folder({"b.txt": 50_000})
+    reader.replace_corpus(whole(root))
+    assert len({step.path.name for step in take(reader, 120, 500, 500, 2_000)}) == 2
+    assert {tour[2] for tour in reader.state()["tours"].values()} == {112}
 
 
 def test_a_tour_is_soon_everywhere(folder):
@@ -219,8 +250,10 @@ def test_taking_the_state_changes_nothing(corpus):
 @pytest.mark.parametrize(
     "state",
     [
-        {"tours": 3}, {"tours": {"book": 3, "poems": [1, 2], "nobody": [0, 1, 2], "notes": [0.5, 1, 1]}},
-        {"tours": {"book": [0, -1, 5], "poems": [0, True, 0], "notes": [7, 10**30, 10**29]}},
+        {"tours": 3}, {"tours": {"book": 3, "poems": [1, 2, 3], "nobody": [0, 1, 2, 3], "notes": [0.5] * 4}},
+        {"tours": {"book": [0, 9, -1, 5], "poems": [0, 9, True, 0], "notes": [7, 9, 10**30, 10**29]}},
+        {"tours": {"book": [0, 0, 4, 1], "poems": [0, 4, 0, 0]}},
+        {"visit": {"lane": "book", "path": "x", "start": 1e999, "stop": 50, "cursor": 9}},
         {}, {"turn": 5}, {"turn": "nobody", "first": None, "visit": None}, {"first": 7}, {"visit": []},
         {"first": [None, [], "x"]} , {"visit": {"lane": "book"}}, {"visit": {"lane": [], "path": 1}},
         {"visit": {"lane": "book", "path": "/etc/passwd", "start": 0, "stop": 50, "cursor": 9}},
