@@ -167,11 +167,18 @@ async def _run(app: MinagiApp) -> int:
             app._handle_exception(error)
         if app.defect:
             _say(app.defect)
-        if app.state.failure:
-            _say(app.state.failure)
-        elif app.state.parting:
-            _say(app.state.parting)
+        if told := _last_words(app):
+            _say(told)
     return app.return_code if app.return_code is not None else EXIT_FAILED  # it did not mean to leave
+
+
+def _last_words(app: MinagiApp) -> str:
+    """What is left to say of the run; of one that was only shown, that nothing came of it here."""
+    state = app.state
+    if app.source.recorded and state.parting:
+        step = f"step {state.metrics.step:,}"
+        return f"This was a recording, left at {step}: nothing was read and nothing was written."
+    return state.failure or state.parting
 
 
 def _say(text: str) -> None:

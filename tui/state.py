@@ -230,6 +230,13 @@ class Snapshot(NamedTuple):
     bytes_freed: int
 
 
+class Kept(NamedTuple):
+    """The checkpoint that the present goes on from."""
+
+    step: int
+    chars: int
+
+
 class Ending(NamedTuple):
     """How the worker went."""
 
@@ -267,6 +274,7 @@ class AppState:
     snapshots: tuple[Snapshot, ...] | None = None
     saved: Saved | None = None
     saved_at: float | None = None
+    kept: Kept | None = None  # what leaving without saving goes back to; None where nothing was ever saved
     passed_at: float = 0.0  # when a finished pass was last told
     reverted: Reverted | None = None
     pending: tuple[Pending, ...] = ()

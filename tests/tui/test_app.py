@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fake_run as fr
 import pytest
 
+from minagi import protocol as p
 from minagi.errors import EXIT_USAGE
 from tui import app, terminal
 from tui.client import Worker
@@ -191,3 +193,12 @@ def test_a_stream_outlasts_its_terminal_and_says_once_that_it_is_gone() -> None:
 
 def test_titles_cannot_smuggle() -> None:
     assert terminal.title_sequence("a\x07\x1b]0;b\nc") == "\x1b]0;a]0;b c\x07"
+
+
+async def test_a_recording_that_is_left_claims_nothing_of_the_run_it_shows() -> None:
+    fake = fr.FakeSource([fr.hello(), p.Goodbye("finished", True, 1694, 9000)])
+    async with fr.opened(fake) as (shown, _pilot):
+        assert "everything is saved" in app._last_words(shown)
+        fake.recorded = True
+        assert "recording" in app._last_words(shown)
+        assert "saved" not in app._last_words(shown) and "/home/ada" not in app._last_words(shown)

@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from minagi import protocol as p
+from tui.panes.base import Frame, View
 from tui.reducers import reduce
 from tui.sanitise import clean_line
+from tui.screens.quit import unsaved_words
 from tui.state import (
     CHAT_LIMIT,
     LOG_LIMIT,
@@ -223,3 +225,26 @@ def test_a_flood_of_garbage_is_one_line() -> None:
     assert len(state.log) == 1
     assert "3,000 lines" in state.log[0].text
     assert state.log[0].text.isprintable()
+
+
+def test_leaving_without_saving_tells_where_the_model_stands_and_what_went() -> None:
+    known = fold([fr.hello(fresh=False, step=4900, chars=9000), p.Goodbye("asked", False, 4980, 9900)])
+    assert known.parting == (
+        "Left at step 4,980; not saved: the model is back at its last checkpoint, step 4,900, "
+        "and 80 steps were dropped."
+    )
+    known = fold([p.Saved(step=4979, chars=9890), p.Goodbye("asked", False, 4980, 9900)], known)
+    assert "step 4,979, and 1 step was dropped" in known.parting
+    known = fold([p.Reverted(step=100, chars=200), p.Goodbye("asked", False, 130, 260)], known)
+    assert "step 100, and 30 steps were dropped" in known.parting
+
+
+def test_leaving_what_was_never_saved_tells_so() -> None:
+    assert "nothing was ever saved" in fold([fr.hello(), p.Goodbye("asked", False, 70, 900)]).parting
+    dry = fold([fr.hello(fresh=False, step=9, dry_run=True), p.Goodbye("asked", False, 70, 900)])
+    assert "dry run" in dry.parting and "back at" not in dry.parting
+
+
+def test_the_quit_dialog_names_the_step_that_is_gone_back_to() -> None:
+    known = fold([fr.hello(fresh=False, step=4900), p.Metrics(step=4980, unsaved_chars=800)])
+    assert "Without saving, it goes back to step 4,900." in unsaved_words(Frame(known, View(), NOW))

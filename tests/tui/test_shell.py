@@ -193,6 +193,14 @@ async def test_quitting_asks_and_saves() -> None:
     assert app.return_code == 0
 
 
+async def test_the_question_of_what_to_keep_counts_on_while_it_stands() -> None:
+    async with fr.opened(source(p.Metrics(step=8, unsaved_chars=800))) as (app, pilot):
+        await press(pilot, "q")
+        app.fold(p.Metrics(step=9, unsaved_chars=900))
+        fr.settle(app)
+        assert "900 characters" in str(app.screen.query_one("#unsaved").visual)
+
+
 async def test_quitting_without_saving() -> None:
     fake = source(fr.metrics(900, random.Random(0)))
     async with fr.opened(fake) as (_, pilot):

@@ -32,6 +32,7 @@ from tui.state import (
     Asked,
     Closing,
     Ending,
+    Kept,
     Mark,
     Pending,
     Rewound,
@@ -99,6 +100,7 @@ def hello(state: AppState, event: Hello, now: float) -> AppState:
         diverged=False, held_out=held if held is not None and held.chars <= event.chars else None,
         curves=training.cut(state.curves, event.chars),
         gauges=training.cut_gauges(state.gauges, event.chars),
+        kept=None if event.fresh else Kept(event.step, event.chars),
     )  # fmt: skip
     what = "A new model" if event.fresh else f"Goes on at step {event.step:,}"
     where = f"{event.device_name or event.device}, {event.precision}"
@@ -144,6 +146,7 @@ def saved(state: AppState, event: Saved, now: float) -> AppState:
     since = max(0, state.metrics.chars - event.chars)  # it may have been written while training went on
     metrics = replace(state.metrics, unsaved_chars=since)
     state = replace(state, saved=event, saved_at=now, curves=marks, metrics=metrics, snapshots=None)
+    state = replace(state, kept=Kept(event.step, event.chars))
     text = _SAVED_WORDS.get(event.kind, "Saved")
     if event.name:
         text += f" as “{clean_line(event.name, 60)}”"
@@ -179,7 +182,7 @@ def reverted(state: AppState, event: Reverted, now: float) -> AppState:
     state = replace(
         state, reverted=event, births=births, growth=births[-1] if births else None, curves=curves,
         gauges=training.cut_gauges(state.gauges, event.chars),
-        metrics=metrics, held_out=held, diverged=False, snapshots=None,
+        metrics=metrics, held_out=held, diverged=False, snapshots=None, kept=Kept(event.step, event.chars),
     )  # fmt: skip
     text = f"Reverted to step {event.step:,}, {words.count(event.chars)} characters"
     asked_for = event.reason in ("", "asked")
@@ -218,8 +221,22 @@ def failure(state: AppState, event: Failure, now: float) -> AppState:
 
 def goodbye(state: AppState, event: Goodbye, now: float) -> AppState:
     """Last words."""
-    kept = "everything is saved" if event.saved else "nothing was saved"
+    kept = "everything is saved" if event.saved else _dropped(state, event)
     reason = event.reason.rstrip(".") or "Finished"
     where = f" in {state.hello.weights}" if event.saved and state.hello else ""
     state = replace(state, parting=clean_line(f"Left at step {event.step:,}; {kept}{where}."))
     return say(state, now, "run", f"{reason} at step {event.step:,}; {kept}")
+
+
+def _dropped(state: AppState, event: Goodbye) -> str:
+    """What is left of the model where the end was not saved."""
+    if state.hello is not None and state.hello.dry_run:
+        return "this was a dry run, and nothing was kept"
+    if state.kept is None:
+        return f"nothing was ever saved, so all {words.plural(event.step, 'step')} went with it"
+    steps = event.step - state.kept.step
+    if steps <= 0:
+        return "it was saved there before"
+    return f"not saved: the model is back at its last checkpoint, step {state.kept.step:,}, and " + (
+        f"{words.plural(steps, 'step')} {'was' if steps == 1 else 'were'} dropped"
+    )

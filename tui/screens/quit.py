@@ -33,6 +33,7 @@ class QuitScreen(Dialog[str]):
     def __init__(self, frame: Frame) -> None:
         super().__init__()
         self._told = unsaved_words(frame)
+        self._metrics = frame.state.metrics
         dry = frame.state.hello is not None and frame.state.hello.dry_run
         stay = ("stay", "Stay")
         if dry:
@@ -47,7 +48,14 @@ class QuitScreen(Dialog[str]):
             )
 
     def body(self) -> Iterable[Widget]:
-        yield Static(Content(self._told))
+        self._text = Static(Content(self._told), id="unsaved")
+        yield self._text
+
+    def show(self, frame: Frame) -> None:
+        """It is read on while the question stands."""
+        if frame.state.metrics is not self._metrics:
+            self._metrics = frame.state.metrics
+            self._text.update(Content(unsaved_words(frame)))
 
     def answer(self, choice: str) -> None:
         self.dismiss(None if choice == "stay" else choice)
@@ -115,4 +123,7 @@ def unsaved_words(frame: Frame) -> str:
         return "Everything is saved."
     since = f", {words.ago(frame.now - state.saved_at)}" if state.saved_at is not None else ""
     last = f"the last checkpoint{since}" if state.saved is not None else "it was started"
-    return f"{words.plural(characters, 'character')} were read since {last}."
+    told = f"{words.plural(characters, 'character')} were read since {last}."
+    if state.kept is not None:
+        return f"{told} Without saving, it goes back to step {state.kept.step:,}."
+    return f"{told} Without saving, nothing is kept."
