@@ -277,6 +277,7 @@ class AppState:
     kept: Kept | None = None  # what leaving without saving goes back to; None where nothing was ever saved
     passed_at: float = 0.0  # when a finished pass was last told
     reverted: Reverted | None = None
+    reverts: tuple[int, ...] = ()  # the steps gone back to in this session, the last of them
     pending: tuple[Pending, ...] = ()
     alerts: tuple[Alert, ...] = ()
     serial: int = 0  # of the newest log line or alert

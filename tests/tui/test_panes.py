@@ -184,6 +184,39 @@ def test_a_snapshot_that_knows_little() -> None:
     assert "unknown time" in shown and "Loses 0 steps" in shown
 
 
+def test_what_is_lost_on_another_way_is_counted_from_where_they_parted() -> None:
+    known = reduce(state(), p.Reverted(at=fr.START + 500, step=1100, chars=563_200), NOW)
+    known = reduce(known, p.Metrics(step=1130, chars=578_560), NOW)
+    ahead = snapshot(kind="before-revert", at=fr.START + 499, step=1300, chars=665_600)
+    assert "Loses 30 steps and 15,360 characters of reading since going back to step 1,100." in told(
+        known, ahead
+    )
+    behind = snapshot(at=fr.START + 499, step=1110, chars=568_320)  # between: of the way that was left
+    assert "Loses 30 steps" in told(known, behind)
+    assert "Loses 130 steps and 66,560 characters of reading." in told(known, snapshot())
+    here = snapshot(at=fr.START + 510, step=1120, chars=573_440)
+    assert "Loses 10 steps and 5,120 characters of reading." in told(known, here)
+
+
+def test_a_snapshot_ahead_of_a_session_is_counted_from_the_checkpoint_it_goes_on_from() -> None:
+    known = reduce(initial(NOW), fr.hello(fresh=False, step=1000, chars=512_000), NOW)
+    known = reduce(known, p.Metrics(step=1010, chars=517_120), NOW)
+    shown = told(known, snapshot(step=2179, chars=1_115_648))
+    assert "Loses 10 steps and 5,120 characters of reading, or more, since the checkpoint at step" in shown
+
+
+def test_where_several_ways_were_gone_it_says_that_more_may_go() -> None:
+    known = reduce(state(), p.Reverted(at=fr.START + 500, step=500, chars=256_000), NOW)
+    known = reduce(known, p.Reverted(at=fr.START + 600, step=1300, chars=665_600), NOW)
+    between = snapshot(at=fr.START + 599, step=700, chars=358_400)
+    assert "Loses 600 steps and 307,200 characters of reading, or more: it went back 2 times." in told(
+        known, between
+    )
+    assert "Loses 900 steps and 460,800 characters of reading." in told(
+        known, snapshot(step=400, chars=204_800)
+    )
+
+
 async def test_a_list_that_is_refused_is_not_waited_for() -> None:
     async with fr.opened(fr.FakeSource([fr.hello()])) as (app, pilot):
         await pilot.press("r")

@@ -411,6 +411,9 @@ async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
         await press(pilot, "down", "down")
         told = str(app.screen.query_one("#preview").visual)
         assert "Loses 200 steps" in told and "can be undone" in told
+        app.fold(fr.metrics(1100, random.Random(0)))  # it is read on while the question stands
+        fr.settle(app)
+        assert "Loses 400 steps" in str(app.screen.query_one("#preview").visual)
         await press(pilot, "enter")
         assert fake.sent[-1] == p.Revert(3, "s2")
 

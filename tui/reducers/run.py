@@ -180,8 +180,8 @@ def reverted(state: AppState, event: Reverted, now: float) -> AppState:
     held = HeldOut(step=event.step, chars=event.chars, nats=event.held_out) if event.held_out else None
     births = tuple(birth for birth in state.births if birth.chars <= event.chars)
     state = replace(
-        state, reverted=event, births=births, growth=births[-1] if births else None, curves=curves,
-        gauges=training.cut_gauges(state.gauges, event.chars),
+        state, reverted=event, reverts=(*state.reverts[1 - PENDING_LIMIT :], event.step),
+        births=births, growth=births[-1] if births else None, curves=curves, gauges=training.cut_gauges(state.gauges, event.chars),
         metrics=metrics, held_out=held, diverged=False, snapshots=None, kept=Kept(event.step, event.chars),
     )  # fmt: skip
     text = f"Reverted to step {event.step:,}, {words.count(event.chars)} characters"

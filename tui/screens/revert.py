@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
@@ -16,7 +17,7 @@ from minagi.protocol import SNAPSHOT_KINDS, ListSnapshots
 from tui import words
 from tui.panes.base import Frame, fitted, line
 from tui.screens.dialog import Dialog
-from tui.state import Snapshot
+from tui.state import AppState, Snapshot
 
 _WIDTH, _BESIDE, _BESIDE_LOW = 84, 8, 6  # columns of the box, and those of its frame and scrollbar
 _AGO, _NAME = 15, 22  # columns of a line's beginning
@@ -31,6 +32,7 @@ class RevertScreen(Dialog[str]):
         super().__init__()
         self._frame = frame
         self._shown: tuple[Snapshot, ...] | None = None
+        self._chosen: Snapshot | None = None  # the one whose loss is told
 
     def body(self) -> Iterable[Widget]:
         self._options = OptionList(_cancel(), id="snapshots", markup=False)
@@ -43,11 +45,14 @@ class RevertScreen(Dialog[str]):
         self.show(self._frame)
 
     def show(self, frame: Frame) -> None:
+        moved = frame.state.metrics is not self._frame.state.metrics
         self._frame = frame
         found = frame.state.snapshots
         if found is None and self._shown is None and not _asked(frame):
             self._text.update(Content("The list did not come; the log says why."))
         if found is None or found is self._shown:
+            if moved and self._chosen is not None:  # it is read on meanwhile, and more would be lost
+                self._preview(self._chosen)
             return
         self._shown = found
         self._list(found, 0)
@@ -88,6 +93,7 @@ class RevertScreen(Dialog[str]):
         return self._shown[int(id)] if self._shown and id and id.isdigit() else None
 
     def _preview(self, snapshot: Snapshot | None) -> None:
+        self._chosen = snapshot
         if self._shown is None:
             return
         if not self._shown:
@@ -128,10 +134,10 @@ def _row(snapshot: Snapshot, frame: Frame, width: int) -> Content:
 def preview(snapshot: Snapshot, frame: Frame) -> str:
     """What going back would lose, in sentences."""
     state = frame.state
-    steps = state.metrics.step - snapshot.step
-    chars = state.metrics.chars - snapshot.chars
-    read = words.plural(max(0, chars), "character")
-    lines = [f"From {_when(snapshot.at)}. Loses {words.plural(max(0, steps), 'step')} and {read} of reading."]
+    lost = what_goes(snapshot, state)
+    read = words.plural(lost.chars, "character")
+    steps = words.plural(lost.steps, "step")
+    lines = [f"From {_when(snapshot.at)}. Loses {steps} and {read} of reading{lost.since}."]
     unit = "bits" if frame.view.bits else "nats"
     now = state.held_out.nats if state.held_out else None
     if snapshot.held_out is not None:
@@ -144,16 +150,49 @@ def preview(snapshot: Snapshot, frame: Frame) -> str:
         lines.append(held + ".")
     else:
         lines.append("Held-out text had not been measured then.")
-    lines += _experts(snapshot, frame, chars)
+    lines += _experts(snapshot, frame, lost)
     return "\n".join([*lines, "The present is kept as a snapshot first, so this can be undone."])
 
 
-def _experts(snapshot: Snapshot, frame: Frame, chars: int) -> list[str]:
+class Lost(NamedTuple):
+    """What going back would lose; `since` says where it is counted from, if not from the snapshot."""
+
+    steps: int
+    chars: int
+    since: str
+
+
+def what_goes(snapshot: Snapshot, state: AppState) -> Lost:
+    """What was read on the way from the snapshot to the present.
+
+    A snapshot that the present does not come from lies on another way: what goes then is what was read
+    since the two parted, at the last revert. Which way a snapshot of an earlier session lies on is not
+    told; one that is ahead of the present is counted from the last save or revert.
+    """
+    back, kept, now = state.reverted, state.kept, state.metrics
+    if back is not None and snapshot.at <= back.at:  # not made on the way from there to the present
+        if snapshot.step > back.step:
+            return _since(state, back.step, back.chars, f" since going back to step {back.step:,}")
+        if snapshot.step > min(state.reverts):
+            often = words.plural(len(state.reverts), "time")
+            return _since(state, snapshot.step, snapshot.chars, f", or more: it went back {often}")
+    elif kept is not None and snapshot.step > max(now.step, kept.step):
+        return _since(state, kept.step, kept.chars, f", or more, since the checkpoint at step {kept.step:,}")
+    return _since(state, snapshot.step, snapshot.chars, "")
+
+
+def _since(state: AppState, step: int, chars: int, since: str) -> Lost:
+    return Lost(max(0, state.metrics.step - step), max(0, state.metrics.chars - chars), since)
+
+
+def _experts(snapshot: Snapshot, frame: Frame, lost: Lost) -> list[str]:
     """Who was born since, and who has been pruned since and comes back."""
     experts = frame.state.pool.experts
     if not experts or not snapshot.experts:
         return []
-    born = sum(expert.age < chars for expert in experts)
+    if lost.since:  # who comes back was born on a way that is not this one
+        return [f"It has {words.plural(snapshot.experts, 'expert')}; there are {len(experts):,} now."]
+    born = sum(expert.age < lost.chars for expert in experts)
     pruned = max(0, snapshot.experts - (len(experts) - born))
     told = []
     if born:
