@@ -97,6 +97,7 @@ class Curves:
     recent_smooth: Series = field(default_factory=Series)
     recent_held: Series = field(default_factory=Series)
     best: tuple[float, float] | None = None  # characters, nats
+    best_ever: bool = False  # the worker called it the model's best; else it is that of this session
     marks: tuple[Mark, ...] = ()
 
 

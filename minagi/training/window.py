@@ -105,7 +105,9 @@ class WindowGrowth:
         return grown
 
     def _sentence(self, grew: int) -> str:
-        gained = "nothing measured" if self.gain is None else f"{self.gain:+.3f} nats gained deep in it"
+        gained = "nothing measured"
+        if self.gain is not None:
+            gained = f"{self.gain:+.{self._digits(self.gain)}f} nats gained deep in it"
         need = f"({gained}; {self.gain_min:g} needed)"
         if grew:
             return f"The window grew by {grew} to {self.context} characters {need}."
@@ -114,6 +116,14 @@ class WindowGrowth:
         if self.gain is not None and self.gain > self.gain_min:
             return f"The window of {self.context} characters earns its growth {need}."
         return f"The window stays at {self.context} characters {need}."
+
+    def _digits(self, gain: float) -> int:
+        """As many as tell on which side of what is needed `gain` lies."""
+        for digits in range(3, 8):
+            shown = round(gain, digits)
+            if shown != self.gain_min and (shown > self.gain_min) == (gain > self.gain_min):
+                return digits
+        return 8
 
     def halve(self) -> int:
         """Half the window, not below its start, for a run that diverged. Returns its length."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from minagi import protocol as p
 from tui.panes.base import Frame, View
+from tui.panes.loss import _legend
 from tui.reducers import reduce
 from tui.sanitise import clean_line
 from tui.screens.quit import unsaved_words
@@ -248,3 +249,24 @@ def test_leaving_what_was_never_saved_tells_so() -> None:
 def test_the_quit_dialog_names_the_step_that_is_gone_back_to() -> None:
     known = fold([fr.hello(fresh=False, step=4900), p.Metrics(step=4980, unsaved_chars=800)])
     assert "Without saving, it goes back to step 4,900." in unsaved_words(Frame(known, View(), NOW))
+
+
+def test_going_back_leaves_no_figure_of_a_subject_from_what_was_given_up() -> None:
+    known = fold([fr.hello(), fr.corpus(), fr.held_out(100)])
+    early = fr.STEP_CHARS * 100
+    kept = fold([p.Reverted(step=100, chars=early)], known)
+    assert all(subject.held is not None for subject in kept.subjects)
+    gone = fold([fr.held_out(300), p.Reverted(step=200, chars=2 * early)], known)
+    assert [subject.name for subject in gone.subjects] == list(fr.SUBJECTS)
+    assert all(subject.held is None and subject.noise is None for subject in gone.subjects)
+    again = fold([fr.held_out(300), fr.hello(fresh=False, step=200, chars=2 * early)], known)
+    assert all(subject.held is None for subject in again.subjects)
+
+
+def test_a_best_that_is_only_of_this_session_is_called_so() -> None:
+    resumed = fold([fr.hello(fresh=False, step=50), fr.held_out(100, best=False)])
+    assert "best since the start" in _legend(Frame(resumed, View(), NOW), 200).plain
+    better = fold([fr.held_out(300, best=True)], resumed)
+    assert "since the start" not in _legend(Frame(better, View(), NOW), 200).plain
+    back = fold([p.Reverted(step=200, chars=200 * fr.STEP_CHARS)], better)
+    assert "best since the start" in _legend(Frame(back, View(), NOW), 200).plain

@@ -80,7 +80,16 @@ def _legend(frame: Frame, width: int) -> Content:
         (1, line(("◆ ", HELD), "held-out ", (words.loss(held, bits), "bold"))),
     ]
     if curves.best is not None:
-        items.append((2, line(("★ ", HELD), "best ", words.loss(curves.best[1], bits))))
+        items.append(
+            (
+                2,
+                line(
+                    ("★ ", HELD),
+                    "best " if curves.best_ever else "best since the start ",
+                    words.loss(curves.best[1], bits),
+                ),
+            )
+        )
     kinds = {mark.kind for mark in curves.marks}
     names = (("saved", "saved"), ("reverted", "reverted"), ("born", "born"), ("pruned", "pruned"))
     items += [

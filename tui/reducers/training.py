@@ -66,7 +66,10 @@ def cut(curves: Curves, chars: float) -> Curves:
         best = (min(kept)[1], min(kept)[0]) if kept else None
     names = ("raw", "smooth", "held", "recent_raw", "recent_smooth", "recent_held")
     shorter = {name: getattr(curves, name).cut(chars) for name in names}
-    return replace(curves, best=best, marks=tuple(m for m in curves.marks if m.x <= chars), **shorter)
+    ever = curves.best_ever and best == curves.best
+    return replace(
+        curves, best=best, best_ever=ever, marks=tuple(m for m in curves.marks if m.x <= chars), **shorter
+    )
 
 
 def cut_gauges(gauges: Gauges, chars: float) -> Gauges:
@@ -108,7 +111,7 @@ def held_out(state: AppState, event: HeldOut, now: float) -> AppState:
         recent_held=recent.add(x, event.nats) if recent.span else recent,
     )  # fmt: skip
     if event.best or curves.best is None or event.nats < curves.best[1]:
-        curves = replace(curves, best=(x, event.nats))
+        curves = replace(curves, best=(x, event.nats), best_ever=event.best)
     subjects = _measured(state.subjects, {**event.elsewhere, **event.subjects})
     state = replace(state, held_out=event, curves=curves, subjects=subjects)
     text = f"Held-out {words.loss(event.nats, True)} bits a byte"
@@ -134,6 +137,13 @@ def _measured(subjects: tuple[Subject, ...], scores: Mapping[str, object]) -> tu
         noise = number(figures.get("change_stderr", figures.get("stderr")))
         known[name] = replace(subject, held=held, before=before, noise=noise)
     return tuple(known.values())[:SUBJECT_LIMIT]
+
+
+def unmeasured(state: AppState, chars: float) -> tuple[Subject, ...]:
+    """The subjects of a model that is again what it was at `chars`: without figures measured after that."""
+    if state.held_out is not None and state.held_out.chars <= chars:
+        return state.subjects
+    return tuple(replace(subject, held=None, noise=None) for subject in state.subjects)
 
 
 def subjects(state: AppState, event: Subjects, now: float) -> AppState:
