@@ -35,6 +35,7 @@ SAID_LIMIT = 20_000  # characters of one side's words
 MARK_LIMIT = 200
 ALERT_LIMIT = 32
 PENDING_LIMIT = 64
+WORSE_READINGS = 4  # held-out, in a row, before it is said
 SUBJECT_LIMIT = 500
 SNAPSHOT_LIMIT = 500
 PARENTS_LIMIT = 512
@@ -263,6 +264,7 @@ class AppState:
     births: tuple[Growth, ...] = ()  # the last few that changed the pool
     rate: Rate | None = None
     held_out: HeldOut | None = None
+    worse: int = 0  # held-out readings in a row that lie above the best by more than their error
     curves: Curves = field(default_factory=Curves)
     gauges: Gauges = field(default_factory=Gauges)
     pool: PoolView = field(default_factory=PoolView)

@@ -197,7 +197,17 @@ class _Run:
             raise UsageError(NOTHING_SAVED)
         self.tell("saving")
         self.send_all(self.trainer.checkpoint(command.name))
+        if command.name:
+            self.tell_of_namesakes(command.name)
         return "Saved."
+
+    def tell_of_namesakes(self, name: str) -> None:
+        """Two checkpoints may have one name, but nobody should have to find that out in the list."""
+        older = sum(item.get("name") == name for item in self.trainer.snapshots().items) - 1
+        if older > 0:
+            others = "Another checkpoint is" if older == 1 else f"{older} other checkpoints are"
+            text = f"{others} named “{name}” too: all are kept, and the list marks the older."
+            self.channel.send(Log(at=time.time(), level="warning", topic="checkpoint", text=text))
 
     def on_snapshots(self, command: protocol.ListSnapshots) -> str:
         self.channel.send(self.trainer.snapshots())

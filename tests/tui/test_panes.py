@@ -17,7 +17,7 @@ from tui.panes.pool import PoolPane
 from tui.panes.subjects import SubjectsPane
 from tui.panes.window import WindowPane
 from tui.reducers import reduce
-from tui.screens.revert import preview
+from tui.screens.revert import _row, preview
 from tui.state import AppState, Expert, PoolView, Snapshot, initial
 
 NOW = fr.START + 130
@@ -215,6 +215,13 @@ def test_where_several_ways_were_gone_it_says_that_more_may_go() -> None:
     assert "Loses 900 steps and 460,800 characters of reading." in told(
         known, snapshot(step=400, chars=204_800)
     )
+
+
+def test_two_checkpoints_of_one_name_are_told_apart() -> None:
+    frame, kept = Frame(state(), View(), NOW), snapshot(name="before the long poems")
+    rows = {_row(kept, frame, width, newer).plain for newer in (0, 1, 2) for width in (76,)}
+    assert len(rows) == 3
+    assert "(older)" in _row(kept, frame, 40, 1).plain
 
 
 async def test_a_list_that_is_refused_is_not_waited_for() -> None:

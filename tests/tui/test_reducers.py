@@ -270,3 +270,21 @@ def test_a_best_that_is_only_of_this_session_is_called_so() -> None:
     assert "since the start" not in _legend(Frame(better, View(), NOW), 200).plain
     back = fold([p.Reverted(step=200, chars=200 * fr.STEP_CHARS)], better)
     assert "best since the start" in _legend(Frame(back, View(), NOW), 200).plain
+
+
+def reading(nats: float, best: bool = False) -> p.HeldOut:
+    return p.HeldOut(step=1, chars=1, nats=nats, stderr=0.01, best=best)
+
+
+def test_readings_that_get_worse_in_a_row_are_told_where_one_looks() -> None:
+    known = fold([fr.hello(), p.Metrics(corpus_share=3.02), reading(1.0, True), *[reading(1.02)] * 3])
+    assert not [line for line in known.log if line.level == "warning"]
+    known = fold([reading(1.02)], known)
+    (told,) = [line.text for line in known.log if line.level == "warning"]
+    assert "last 4 readings" in told and "read 3.0 times" in told
+    known = reduce(known, p.Metrics(step=1, chars=1, loss=1.0), NOW)
+    assert "worse for 4 readings" in _legend(Frame(known, View(), NOW), 200).plain
+    known = fold([reading(1.02)] * 3, known)
+    assert len([line for line in known.log if line.level == "warning"]) == 1, "not at every reading"
+    assert fold([reading(1.005)], known).worse == 0, "within its error of the best"
+    assert fold([p.Reverted()], known).worse == 0

@@ -87,6 +87,20 @@ def test_nothing_new_is_not_saved_again() -> None:
     assert goodbye.saved
 
 
+def test_a_name_that_another_checkpoint_has_is_told() -> None:
+    def told(trainer: FakeTrainer) -> list[str]:
+        _, channel, _ = drive([], [Checkpoint(id=1, name="mine"), Stop()], trainer=trainer)
+        return [log.text for log in channel.of(protocol.Log) if "named “mine”" in log.text]
+
+    class Twice(FakeTrainer):
+        def snapshots(self) -> protocol.Snapshots:
+            return protocol.Snapshots(items=[{"id": "b", "name": "mine"}, {"id": "a", "name": "mine"}])
+
+    assert told(FakeTrainer()) == []
+    (text,) = told(Twice())
+    assert text.startswith("Another checkpoint is named “mine” too")
+
+
 def test_pause_stops_the_steps_and_everything_else_works() -> None:
     reply = [Write(id=2, prompt="hi", chars=2)], [], [], []
     trainer, channel, _ = drive(

@@ -8,7 +8,7 @@ from textual.geometry import Size
 from tui import charts, words
 from tui.charts import Chart, Curve, Point
 from tui.panes.base import Frame, Pane, fitted, line
-from tui.state import BITS
+from tui.state import BITS, WORSE_READINGS
 from tui.styles import MUTED
 
 RAW, SMOOTH, HELD = "$primary", "bold $text-success", "bold $text-warning"
@@ -27,7 +27,7 @@ class LossPane(Pane):
     hertz = "charts"
 
     def part(self, frame: Frame) -> tuple[object, ...]:
-        return (frame.state.curves, frame.state.diverged, frame.view)
+        return (frame.state.curves, frame.state.diverged, frame.state.worse, frame.view)
 
     def subtitle(self, frame: Frame, size: Size) -> str:
         view = frame.view
@@ -95,6 +95,8 @@ def _legend(frame: Frame, width: int) -> Content:
     items += [
         (4 + rank, line(_MARKS[kind], f" {name}")) for rank, (kind, name) in enumerate(names) if kind in kinds
     ]
+    if state.worse >= WORSE_READINGS:
+        items.insert(3, (1, line((f"▲ worse for {state.worse} readings", "$text-warning"))))
     if state.diverged:
         items.insert(0, (-1, line(("✖ diverged", "bold $text-error"))))
     return fitted(items, width)

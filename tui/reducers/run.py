@@ -101,7 +101,7 @@ def hello(state: AppState, event: Hello, now: float) -> AppState:
         curves=training.cut(state.curves, event.chars),
         gauges=training.cut_gauges(state.gauges, event.chars),
         kept=None if event.fresh else Kept(event.step, event.chars),
-        subjects=training.unmeasured(state, event.chars),
+        subjects=training.unmeasured(state, event.chars), worse=0,
     )  # fmt: skip
     what = "A new model" if event.fresh else f"Goes on at step {event.step:,}"
     where = f"{event.device_name or event.device}, {event.precision}"
@@ -184,7 +184,7 @@ def reverted(state: AppState, event: Reverted, now: float) -> AppState:
         state, reverted=event, reverts=(*state.reverts[1 - PENDING_LIMIT :], event.step),
         births=births, growth=births[-1] if births else None, curves=curves,
         gauges=training.cut_gauges(state.gauges, event.chars),
-        subjects=training.unmeasured(state, event.chars),
+        subjects=training.unmeasured(state, event.chars), worse=0,
         metrics=metrics, held_out=held, diverged=False, snapshots=None, kept=Kept(event.step, event.chars),
     )  # fmt: skip
     text = f"Reverted to step {event.step:,}, {words.count(event.chars)} characters"

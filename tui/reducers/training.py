@@ -9,7 +9,7 @@ from minagi.protocol import HeldOut, Memory, Metrics, Rate, Subjects, Window
 from tui import words
 from tui.reducers.log import alert, say
 from tui.sanitise import clean_line, number, whole
-from tui.state import MARK_LIMIT, SUBJECT_LIMIT, AppState, Curves, Gauges, Mark, Subject
+from tui.state import MARK_LIMIT, SUBJECT_LIMIT, WORSE_READINGS, AppState, Curves, Gauges, Mark, Subject
 
 PASS_SECONDS = 60.0  # between two passes that are told: a small folder is read through every second
 
@@ -120,7 +120,24 @@ def held_out(state: AppState, event: HeldOut, now: float) -> AppState:
     if event.best:
         text += ", the best so far"
         state = alert(state, "quiet", text, bell=True)
-    return say(state, now, "held-out", text)
+    return _judged(say(state, now, "held-out", text), event.nats, event.stderr or 0.0, now)
+
+
+def _judged(state: AppState, nats: float, error: float, now: float) -> AppState:
+    """Count the readings worse than the best, and warn: at the fourth in a row, and at every doubling."""
+    best = state.curves.best
+    worse = state.worse + 1 if best is not None and nats > best[1] + error else 0
+    state = replace(state, worse=worse)
+    times = worse // WORSE_READINGS
+    if worse % WORSE_READINGS or times < 1 or times & (times - 1) or best is None:
+        return state
+    share = state.metrics.corpus_share
+    read = f": the text has been read {share:.1f} times" if share is not None and share >= 1 else ""
+    text = (
+        f"Held-out got worse: the last {worse} readings lie above the best of {words.loss(best[1], True)} "
+        f"bits a byte{read}; give it more text, or go back to the best checkpoint"
+    )
+    return alert(say(state, now, "held-out", text, "warning"), "warning", text)
 
 
 def _measured(subjects: tuple[Subject, ...], scores: Mapping[str, object]) -> tuple[Subject, ...]:

@@ -63,7 +63,8 @@ class RevertScreen(Dialog[str]):
         self._options.clear_options()
         self._options.add_option(_cancel())
         for place, snapshot in enumerate(found):
-            self._options.add_option(Option(_row(snapshot, self._frame, self._room), id=str(place)))
+            newer = sum(other.name == snapshot.name for other in found[:place]) if snapshot.name else 0
+            self._options.add_option(Option(_row(snapshot, self._frame, self._room, newer), id=str(place)))
         self._options.highlighted = highlighted
 
     def on_resize(self, event: events.Resize) -> None:
@@ -114,14 +115,17 @@ def _asked(frame: Frame) -> bool:
     return any(pending.command.type == ListSnapshots.type for pending in frame.state.pending)
 
 
-def _row(snapshot: Snapshot, frame: Frame, width: int) -> Content:
-    """One snapshot in a line, what fits of it."""
+def _row(snapshot: Snapshot, frame: Frame, width: int, newer: int = 0) -> Content:
+    """One snapshot in a line, what fits of it. `newer`: how many that came later have its name."""
     name = snapshot.name or SNAPSHOT_KINDS.get(snapshot.kind, snapshot.kind)
     held = words.loss(snapshot.held_out, frame.view.bits)
     ago = words.ago(max(0.0, frame.now - snapshot.at))
     column = max(1, min(_NAME, width - _AGO - 1))
-    if cell_len(name) > column:
-        name = set_cell_size(name, column - 1) + "…"
+    older = "" if not newer else " (older)" if newer == 1 else f" (older, {newer})"
+    room = max(1, column - len(older))
+    if cell_len(name) > room:
+        name = set_cell_size(name, room - 1) + "…"
+    name += older
     items = [
         (0, line(f"{ago:<{_AGO}}")),  # in no colour of its own: the list lays its own under what is chosen
         (1, line((set_cell_size(name, column), "bold" if snapshot.name else ""))),
