@@ -123,6 +123,9 @@ class Training:
     ngram_drop: float = _key(
         0.15, "share of characters that get only their shorter n-grams in training", low=0.0, high=1.0
     )
+    again_lr_mult: float = _key(
+        1.0, "rate of text that was read before, as a multiple for each time", above=0.0, high=1.0
+    )
     weight_decay: float = _key(0.1, "weight decay, on matrices only", low=0.0, high=10.0)
     clip: float = _key(1.0, "largest norm of the gradient", above=0.0, high=_MILLION)
     beta2: float = _key(0.95, "Adam's memory of squared gradients", low=0.0, high=0.99999)

@@ -35,6 +35,7 @@ class WindowOfText:
     path: Path
     ids: alphabet.Ids  # (2 .. window + 1,), a view of the visit
     new_chars: int  # of it, those that this visit had not read yet
+    times: int = 0  # how often the whole lane was read before
 
 
 @dataclass
@@ -82,10 +83,15 @@ class _Tour:
     unit: int  # characters of a visit then
     visits: int
     done: int = 0
+    before: int = 0  # whole tours of the lane before it
+
+    @property
+    def over(self) -> bool:
+        return self.done >= self.visits
 
     def goes_on(self, visits: int) -> bool:
         """Whether it is not over, and the lane not quite another one by now."""
-        return self.done < self.visits and 0.9 < visits / self.visits < 1.1
+        return not self.over and 0.9 < visits / self.visits < 1.1
 
 
 def _stride(visits: int) -> int:
@@ -105,6 +111,7 @@ class _Visit:
     span: TextSpan  # just what the visit reads
     ids: alphabet.Ids
     cursor: int = 0
+    times: int = 0
 
 
 class LaneReader:
@@ -137,7 +144,7 @@ class LaneReader:
         visit.cursor += step
         ids = visit.ids[max(0, visit.cursor - window) : visit.cursor + 1]
         self._visit = visit if visit.cursor < last else None
-        return WindowOfText(visit.lane, visit.span.path, ids, step)
+        return WindowOfText(visit.lane, visit.span.path, ids, step, visit.times)
 
     def replace_corpus(self, corpus: Corpus, first: Iterable[Path] = ()) -> None:
         """Read `corpus` from the next visit on, beginning with the files in `first`; lanes keep turns."""
@@ -173,6 +180,7 @@ class LaneReader:
                 "start": visit.span.start,
                 "stop": visit.span.stop,
                 "cursor": visit.cursor,
+                "times": visit.times,
             },
         }
 
@@ -195,7 +203,7 @@ class LaneReader:
         except (KeyError, TypeError, ValueError, OverflowError, TextGoneError):
             self._visit = None
 
-    def _reopen(self, lane: str, path: str, start: int, stop: int, cursor: int) -> _Visit:
+    def _reopen(self, lane: str, path: str, start: int, stop: int, cursor: int, times: int = 0) -> _Visit:
         """The saved visit. Raises ValueError when its text is not to be read any more, or else."""
         span = TextSpan(Path(path), int(start), int(stop))
         spans = next((known.spans for known in self._lanes if known.name == lane), [])
@@ -204,14 +212,14 @@ class LaneReader:
         ids = alphabet.encode(read_span(span))
         if not 0 < int(cursor) < len(ids) - 1:
             raise ValueError("another text than it was")
-        return _Visit(lane, span, ids, int(cursor))
+        return _Visit(lane, span, ids, int(cursor), max(0, int(times)))
 
     # ----------------------------------------------------------------------------------------- visits
 
     def _open(self, window: int, chars_read: int) -> _Visit:
         """Begin a visit: of a changed file if there is one, else of the lane whose turn it is."""
         while self._lanes:
-            lane, span, wanted = self._choose(window, chars_read)
+            lane, span, wanted, times = self._choose(window, chars_read)
             length = min(span.chars, max(self._passage, window) + 1)
             offset = min(max(0, wanted), span.chars - length)
             part = TextSpan(span.path, span.start + offset, span.start + offset + length)
@@ -223,38 +231,41 @@ class LaneReader:
             if len(ids) < 2:
                 self._drop({span.path}, f"{span.path.name} holds a single marker and no text.")
                 continue
-            return _Visit(lane.name, part, ids)
+            return _Visit(lane.name, part, ids, times=times)
         raise MinagiError(
             "Nothing is left to read: every file vanished or can no longer be read. "
             "Bring the files back, or name another folder, and start again."
         )
 
-    def _choose(self, window: int, chars_read: int) -> tuple[_Lane, TextSpan, int]:
-        """A lane, a span of it, and where in it to begin if there is room. Passes the turn on."""
+    def _choose(self, window: int, chars_read: int) -> tuple[_Lane, TextSpan, int, int]:
+        """A lane, a span of it, where in it to begin if there is room, and how often it was read before.
+        Passes the turn on."""
         while self._first:
             path = self._first.popleft()
             for lane in self._lanes:
                 spans = [span for span in lane.spans if span.path == path]
                 if spans:
                     # A changed file is read to its end, where notes and transcripts grow.
-                    return lane, spans[-1], spans[-1].chars
+                    return lane, spans[-1], spans[-1].chars, 0
         lane = self._lanes[self._turn % len(self._lanes)]
         self._turn = (self._turn + 1) % len(self._lanes)
         return lane, *self._next_of_tour(lane, window, chars_read)
 
-    def _next_of_tour(self, lane: _Lane, window: int, chars_read: int) -> tuple[TextSpan, int]:
-        """The next visit of the lane's tour, or of a new one: its span, and where in it to begin."""
+    def _next_of_tour(self, lane: _Lane, window: int, chars_read: int) -> tuple[TextSpan, int, int]:
+        """The next visit of the lane's tour, or of a new one: its span, where in it to begin, and how often
+        the lane was read before."""
         tour = self._tours.get(lane.name)
         if tour is not None:
             lane.cut(tour.unit)
         if tour is None or not tour.goes_on(lane.visits):
             lane.cut(max(self._passage, window))
-            tour = self._tours[lane.name] = _Tour(chars_read, lane.unit, lane.visits)
+            before = 0 if tour is None else tour.before + tour.over
+            tour = self._tours[lane.name] = _Tour(chars_read, lane.unit, lane.visits, before=before)
         rng = random.Random(f"{self._seed}/{lane.name}/{tour.begun}")
         start, aside = rng.randrange(tour.visits), rng.random()
         place = (start + tour.done * _stride(tour.visits)) % tour.visits
         tour.done += 1
-        return lane.at(min(place, lane.visits - 1), aside)  # the lane may have shrunk meanwhile
+        return *lane.at(min(place, lane.visits - 1), aside), tour.before  # the lane may have shrunk
 
     def _drop(self, paths: Collection[Path], why: str) -> None:
         self._dropped.append(why)
@@ -272,10 +283,10 @@ def _within(span: TextSpan, whole: TextSpan) -> bool:
 
 
 def _is_tour(numbers: Any) -> bool:
-    """Whether this can be a tour's numbers: begun, unit, visits, done."""
+    """Whether this can be a tour's numbers: begun, unit, visits, done, tours before."""
     return (
         isinstance(numbers, list)
-        and len(numbers) == 4
+        and len(numbers) == 5
         and all(type(number) is int and number >= 0 for number in numbers)
         and min(numbers[1:3]) > 0
     )

@@ -41,6 +41,7 @@ from minagi.training.stepping import Stepper
 from minagi.training.window import WindowGrowth
 
 BEST_SECONDS = 60.0  # a best reading is worth a checkpoint of its own this long after the last one
+AGAIN_MIN = 0.01  # share of the rate that is left for text read many times
 SLICE_SECONDS = 0.1  # of a held-out reading, or of writing samples
 
 
@@ -187,7 +188,7 @@ class Trainer(Run):
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
             yield note("files", sentence, "warning")
-        lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
+        lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps) * self._again(text)
         made = self.stepper.make(text, lr, self.steps, self.chars)
         if made.norm is None:
             what = "loss" if not math.isfinite(float(made.loss.ce)) else "gradient"
@@ -340,6 +341,10 @@ class Trainer(Run):
             self.engine.store.close()
 
     # ------------------------------------------------------------------------------------ events
+
+    def _again(self, text: WindowOfText) -> float:
+        """The share of the rate for text that was read before: less every time, never nothing."""
+        return max(AGAIN_MIN, self.settings.training.again_lr_mult ** min(text.times, 100))
 
     def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float) -> Message:
         self._pulse = report.metrics(

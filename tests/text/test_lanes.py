@@ -204,6 +204,23 @@ def test_a_tour_of_a_lane_that_is_another_one_by_now_begins_anew(folder):
     assert {tour[2] for tour in reader.state()["tours"].values()} == {112}
 
 
+def test_what_a_lane_gives_after_a_whole_tour_was_read_before(folder):
+    root = folder({"a.txt": 5_000})
+    reader, chars, told = LaneReader(whole(root), 500, 0), 0, []
+    for _ in range(24):
+        step = reader.next_window(500, 500, chars)
+        chars += step.new_chars
+        told.append(step.times)
+        resumed = LaneReader(whole(root), 500, 0)
+        resumed.restore(json.loads(json.dumps(reader.state())))
+        reader = resumed
+    assert told == [0] * 11 + [1] * 11 + [2] * 2
+    new = folder({"b.txt": 500}) / "b.txt"
+    reader.replace_corpus(whole(root), first=[new])
+    steps = take(reader, 2, 500, 500, chars)
+    assert [(step.path.name, step.times) for step in steps] == [("b.txt", 0), ("a.txt", 2)]
+
+
 def test_a_tour_is_soon_everywhere(folder):
     root = folder({"a.txt": 50_000})
     text = (root / "a.txt").read_bytes()
@@ -250,9 +267,9 @@ def test_taking_the_state_changes_nothing(corpus):
 @pytest.mark.parametrize(
     "state",
     [
-        {"tours": 3}, {"tours": {"book": 3, "poems": [1, 2, 3], "nobody": [0, 1, 2, 3], "notes": [0.5] * 4}},
-        {"tours": {"book": [0, 9, -1, 5], "poems": [0, 9, True, 0], "notes": [7, 9, 10**30, 10**29]}},
-        {"tours": {"book": [0, 0, 4, 1], "poems": [0, 4, 0, 0]}},
+        {"tours": 3}, {"tours": {"book": 3, "poems": [1, 2, 3], "notes": [0.5] * 5}},
+        {"tours": {"book": [0, 9, -1, 5, 0], "poems": [0, 9, True, 0, 0], "notes": [7, 9, 10**30, 9, 0]}},
+        {"tours": {"book": [0, 0, 4, 1, 0], "poems": [0, 4, 0, 0, 0]}},
         {"visit": {"lane": "book", "path": "x", "start": 1e999, "stop": 50, "cursor": 9}},
         {}, {"turn": 5}, {"turn": "nobody", "first": None, "visit": None}, {"first": 7}, {"visit": []},
         {"first": [None, [], "x"]} , {"visit": {"lane": "book"}}, {"visit": {"lane": [], "path": 1}},

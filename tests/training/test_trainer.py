@@ -15,10 +15,12 @@ from tiny_runs import CHUNK, NEVER, Home, drive, everything, losses, notes, of, 
 from minagi import protocol
 from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.protocol import Message
+from minagi.text.lanes import WindowOfText
 from minagi.text.watch import CorpusWatcher
 from minagi.training import measuring
 from minagi.training.evaluate import Measured, Score
 from minagi.training.session import Session
+from minagi.training.stepping import Step
 from minagi.weights import commit
 
 
@@ -264,6 +266,27 @@ def test_a_skipped_step_changes_no_number(session: Session) -> None:
     for name in before.keys() - {"telemetry segments"}:
         if "telemetry" not in name:
             np.testing.assert_array_equal(before[name], after[name], name)
+
+
+def test_what_is_read_again_is_learnt_at_a_lower_rate_and_never_at_none(home: Home) -> None:
+    short = home.root / "short"
+    short.mkdir()
+    (short / "a.txt").write_text("a text of few characters, read again and again. " * 20)
+    session = home.open({"training.again_lr_mult": 0.1, "data.passage": CHUNK}, paths=(short,))
+    seen: list[tuple[int, float]] = []
+    make = session.stepper.make
+
+    def noting(text: WindowOfText, lr: float, step: int, chars: int) -> Step:
+        seen.append((text.times, lr / session.rate.warmup(step)))
+        return make(text, lr, step, chars)
+
+    session.stepper.make = noting  # type: ignore[method-assign]
+    while not seen or seen[-1][0] < 4:
+        list(session.step())
+    for times, lr in seen:
+        assert lr == pytest.approx(0.01 * (1.0, 0.1, 0.01, 0.01, 0.01)[times])
+    assert {times for times, _ in seen} == set(range(5))
+    session.close()
 
 
 def test_three_running_go_back_with_half_the_rate(session: Session) -> None:
