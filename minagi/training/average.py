@@ -53,14 +53,15 @@ class Averages:
             self._other[name] = mean.to(parameter.device, copy=True)
 
     @torch.no_grad()
-    def stepped(self, chars: int, total: int) -> None:
-        """A step read `chars` new characters, which makes `total` since birth, and changed the weights."""
+    def stepped(self, chars: int, total: int, weight: float) -> None:
+        """A step read `chars` new characters, which makes `total` since birth, and changed the weights.
+        One at a lower rate, `weight` of the usual, counts less: else the mean would shrink to a few steps."""
         # A power of two, so that it stays as it is until `total` has doubled: else its multiples would move
         # away as fast as the total comes near.
         every = min(EVERY, 1 << max(0, (total // 16).bit_length() - 1))
         if total // every == (total - chars) // every:
             return
-        new = max(chars, every)
+        new = weight * max(chars, every)
         share = new / (new + min(SHARE * total, self.longest))
         for name, parameter in self.net.dense_parameters():
             self._other[name].lerp_(parameter, share)

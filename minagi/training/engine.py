@@ -121,10 +121,11 @@ class Engine:
             means = self.store.read_average()
             self.averages.load(None if means is None else {n: torch.from_numpy(a) for n, a in means.items()})
 
-    def stepped(self, chars: int, total: int) -> None:
-        """A step was made on `chars` new characters; `total` were read since birth."""
+    def stepped(self, chars: int, total: int, weight: float = 1.0) -> None:
+        """A step was made on `chars` new characters, at `weight` of the usual rate; `total` were read since
+        birth."""
         if self.averages is not None:
-            self.averages.stepped(chars, total)
+            self.averages.stepped(chars, total, weight)
 
     # -------------------------------------------------------------------------------- checkpoint
 

@@ -38,8 +38,9 @@ class Stepper:
         self._mean_gradient = torch.zeros(0)
         self._generator = torch.Generator()
 
-    def make(self, text: WindowOfText, lr: float, step: int, chars: int) -> Step:
-        """Step `step` of the model's life, which has read `chars` characters so far, on `text`."""
+    def make(self, text: WindowOfText, lr: float, step: int, chars: int, again: float = 1.0) -> Step:
+        """Step `step` of the model's life, which has read `chars` characters so far, on `text`; `again` is
+        the share of the rate `lr` at which it is learnt."""
         engine = self.engine
         loads = engine.pool.loads
         forward, loss = self._forward(text, chars)
@@ -48,8 +49,9 @@ class Stepper:
             engine.optimiser.skip()
             return Step(loss, None)
         self._measure_signal(step)
+        lr *= again
         engine.optimiser.step(lr, lr * self._training.trunk_lr_mult, norm)
-        engine.stepped(text.new_chars, chars + text.new_chars)
+        engine.stepped(text.new_chars, chars + text.new_chars, again)
         self.admitted = marked(engine, forward)
         dropped = forward.dropped / forward.routed if forward.routed else 0.0
         loads = engine.pool.loads - loads

@@ -188,19 +188,20 @@ class Trainer(Run):
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
             yield note("files", sentence, "warning")
-        lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps) * self._again(text)
-        made = self.stepper.make(text, lr, self.steps, self.chars)
+        again = self._again(text)
+        lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
+        made = self.stepper.make(text, lr, self.steps, self.chars, again)
         if made.norm is None:
             what = "loss" if not math.isfinite(float(made.loss.ce)) else "gradient"
             rescue = self.guard.nonfinite_step(what)
-            yield self._metrics(text, made.loss, math.nan, lr)
+            yield self._metrics(text, made.loss, math.nan, lr * again)
             yield from self._rescue(rescue)
             return
         self.guard.finite_step()
         self.progress.took(
             text.subject, text.new_chars, float(made.loss.ce), self._clock() - began, made.loads, made.dropped
         )
-        yield self._metrics(text, made.loss, made.norm, lr)
+        yield self._metrics(text, made.loss, made.norm, lr * again)
         yield from self.figures_due()
         yield from self._after(made.loss)
 

@@ -218,3 +218,17 @@ def test_a_broken_average_is_told_or_begun_anew(home: Home, fault: str) -> None:
     parameter = session.engine.net.get_parameter("tok_emb.weight")
     assert torch.equal(session.engine.averages.of("tok_emb.weight"), parameter.detach())
     session.close()
+
+
+@pytest.mark.parametrize(("weight", "moved"), [(1.0, 1 / 2), (0.1, 1 / 11), (0.01, 1 / 101)])
+def test_a_step_at_a_lower_rate_moves_the_mean_less(home: Home, weight: float, moved: float) -> None:
+    session = home.open({"training.average_chars": 10_000})
+    averages, parameter = session.engine.averages, session.engine.net.adapter.weight
+    assert averages is not None
+    averages.newest()
+    before = averages.of("adapter.weight").clone()
+    with torch.no_grad():
+        parameter.copy_(before + 1)
+    averages.stepped(1_024, 10_240, weight)  # a tenth of them, 1,024, is what a mean spans
+    torch.testing.assert_close(averages.of("adapter.weight") - before, torch.full_like(before, moved))
+    session.close()

@@ -276,9 +276,9 @@ def test_what_is_read_again_is_learnt_at_a_lower_rate_and_never_at_none(home: Ho
     seen: list[tuple[int, float]] = []
     make = session.stepper.make
 
-    def noting(text: WindowOfText, lr: float, step: int, chars: int) -> Step:
-        seen.append((text.times, lr / session.rate.warmup(step)))
-        return make(text, lr, step, chars)
+    def noting(text: WindowOfText, lr: float, step: int, chars: int, again: float) -> Step:
+        seen.append((text.times, lr * again / session.rate.warmup(step)))
+        return make(text, lr, step, chars, again)
 
     session.stepper.make = noting  # type: ignore[method-assign]
     while not seen or seen[-1][0] < 4:
