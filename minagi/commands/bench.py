@@ -180,7 +180,7 @@ BENCHES: dict[str, Bench] = {
     "ui": Bench(
         "how soon a key shows, and the app's memory",
         "Type into the real app while it trains on every core, and take a headless one through days of\n"
-        "events by a clock that is wound on; 72 hours take some five minutes.",
+        "events by a clock that is wound on; 72 hours take some ten minutes.",
         "minagi bench ui --keys 100 --hours 8",
         (
             _flag("--keys", type=up_to(MILLION), default=200, metavar="N", help="keys timed (default: 200)"),
