@@ -46,8 +46,10 @@ class Leaving(Core):
             self.push_screen(DiedScreen(self.frame), self._after_death)
 
     def signalled(self, number: int) -> None:
-        """A signal to leave: give the terminal back at once; `finish` lets the worker save."""
-        self.exit(return_code=128 + number)
+        """A signal to leave: give the terminal back at once; `finish` lets the worker save. One that comes
+        when the app is on its way out, a ctrl+c too many, changes nothing."""
+        if self.return_code is None:
+            self.exit(return_code=128 + number)
 
     def terminal_lost(self) -> None:
         """The terminal is gone without a signal: nothing can be shown, what was learned can be kept."""
