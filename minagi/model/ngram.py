@@ -76,23 +76,21 @@ class NgramEmbedding(nn.Module):
         symbols = torch.cat((before[max(0, before.shape[0] - self.reach) :], ids)) + 1  # 0: no character
         symbols = torch.cat((symbols.new_zeros(self.reach + ids.shape[0] - symbols.shape[0]), symbols))
         count = ids.shape[0]
-        hashed = symbols[self.reach :]
-        found = []
-        for back in range(1, self.longest):
-            start = self.reach - back
-            hashed = mixed(hashed, symbols[start : start + count])
-            found.append(hashed % self.rows + (back - 1) * self.rows)
-        return torch.stack(found)
+        back = range(self.reach, -1, -1)  # where in `symbols` the characters so far back begin
+        return torch.stack(self._hashed([symbols[start : start + count] for start in back]))
 
     def row(self, recent: list[int]) -> np.ndarray:
         """What is added to the last of `recent` ids, oldest first, [D], on a processor."""
         symbols = [0] * (self.longest - len(recent)) + [symbol + 1 for symbol in recent[-self.longest :]]
-        hashed = symbols[-1]
-        places = []
-        for back in range(1, self.longest):
-            hashed = mixed(hashed, symbols[-1 - back])
-            places.append(hashed % self.rows + (back - 1) * self.rows)
-        return self.weight.numpy()[places].sum(0)
+        return self.weight.numpy()[self._hashed(symbols[::-1])].sum(0)
+
+    def _hashed(self, backwards: list[Any]) -> list[Any]:
+        """Places of the n-grams of 2, 3, … characters, the newest given first; tensors and numbers alike."""
+        hashed, places = backwards[0], []
+        for length, symbol in enumerate(backwards[1:]):
+            hashed = (hashed * MULTIPLIER + symbol) % PRIME
+            places.append(hashed % self.rows + length * self.rows)
+        return places
 
     # ----------------------------------------------------------------------------------------- steps
 
@@ -127,11 +125,6 @@ class NgramEmbedding(nn.Module):
     def forget(self) -> None:
         """Give up what the backward passes since the last step gave."""
         self._met, self._summed = [], None
-
-
-def mixed(hashed: Any, symbol: Any) -> Any:
-    """The hash of an n-gram with one more character in front; tensors and plain numbers alike."""
-    return (hashed * MULTIPLIER + symbol) % PRIME
 
 
 class _Added(torch.autograd.Function):
