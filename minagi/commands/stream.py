@@ -28,8 +28,9 @@ from minagi.protocol import Goodbye, Message, Phase
 from minagi.text.mix import Mix, Source
 from minagi.training.ours import ours_of
 from minagi.training.request import Limits
-from minagi.training.stream_request import STREAM, StreamRequest
+from minagi.training.stream_request import HISTORY, STREAM, StreamRequest
 from minagi.weights import Store
+from minagi.worker.eventlog import logged_beside
 from minagi.worker.loop import goodbye
 from minagi.worker.parties import ChannelLike, RunLike
 from minagi.worker.serve import hold
@@ -43,7 +44,10 @@ experts die and are born.
 
 OUT is a weights directory, for every other command. Where it holds a model, that one goes on; where it
 holds an unfinished stream, the steps that are left are made. Ctrl+c saves after the chunk in flight, a
-second one ends it at once.
+second one ends it at once. Reading goes on while checkpoints are written.
+
+Windows are drawn at random, so a stream does not know what it reads again: all of it is learnt at one
+rate, and training.again_lr_mult is for minagi read alone.
 
 Beside the flags of its own it takes the settings of a run, listed below; among them --out, --context,
 --ctx-start, --chunk, --lr, --trunk-lr-mult, --wd, --clip, --grow-k and --grow-mem-frac."""
@@ -54,7 +58,8 @@ EXAMPLE = """examples:
   minagi write --weights my/model --prompt "Once upon a time"
 
 OUT/history.jsonl tells the story, a JSON object a line, by its "kind": start, step, val, pruned, grew, held,
-saved, reverted, done. Settings come from where minagi read takes them: see minagi config.
+saved, reverted, done. OUT/events.jsonl keeps what was said meanwhile, as --json prints it, but for the steps.
+Settings come from where minagi read takes them: see minagi config.
 
 exit status:
   0 every step was made, now or before      1 it could not go on: diverged, or a corpus was damaged
@@ -70,10 +75,11 @@ SPELLINGS = {
     "growth.k": "--grow-k",
     "growth.mem_frac": "--grow-mem-frac",
 }
-# Settings of a trainer that a stream has flags of its own for, or a schedule.
+# Settings of a trainer that a stream has flags of its own for, or a schedule, or no use.
 UNUSED = {
     "model.context_step", "model.context_grow_every_chars", "model.context_gain_min",
     "model.context_every_chars", "training.eval_every_chars", "training.sample_every", "growth.every_chars",
+    "training.again_lr_mult",  # windows are drawn at random: nobody counts what was read before
 }  # fmt: skip
 USED = [
     path
@@ -156,7 +162,8 @@ def main(argv: Sequence[str], open_stream: Callable[[StreamRequest], StreamerLik
     opened = partial(open_stream or _open, request)
 
     def held(channel: ChannelLike, signals: Signals) -> int:
-        return hold(opened, lambda run: drive(run, channel, signals), channel, signals, request.log)
+        kept = logged_beside(channel, request.out / HISTORY, request.out)
+        return hold(opened, lambda run: drive(run, kept, signals), kept, signals, request.log)
 
     limits = Limits(steps=steps_left(request))
     return told(arguments.json, limits, request.loaded.notice, held)
@@ -238,6 +245,10 @@ class StreamerLike(RunLike, Protocol):
         """Every step was made, and measured."""
         ...
 
+    def conclude(self) -> Iterable[Message]:
+        """What there is to say when a run ends in order."""
+        ...
+
 
 def _open(request: StreamRequest) -> StreamerLike:
     """The real streamer. torch is loaded here, after its environment was set. Raises MinagiError."""
@@ -274,6 +285,7 @@ def drive(run: StreamerLike, channel: ChannelLike, signals: Signals) -> Goodbye:
             break
         with signals.breakable():
             send(run.step())
+    send(run.conclude())
     if run.unsaved_chars:
         send(run.checkpoint(kind="final"))
     return goodbye(run, why, saved=True)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from minagi.errors import MinagiError, UsageError
 from minagi.protocol import Log, Message
 from minagi.training import report
 from minagi.training.checkpoints import Checkpoints
 from minagi.training.engine import Engine
+from minagi.training.guard import Rescue
 from minagi.training.progress import Progress
 from minagi.training.selection import Selection
 
@@ -76,6 +78,22 @@ class Run:
         """The same where the last look was long enough ago."""
         if self._clock() - self._figures_at >= FIGURES_EVERY:
             yield from self.figures()
+
+    def _rescue(self, rescue: Rescue) -> Iterator[Message]:
+        """Do what the guard says: go on without the step, go back, or go back and stop (MinagiError)."""
+        yield note("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
+        if rescue.act == "skip":
+            return
+        try:
+            yield from self._go_back(rescue)
+        except UsageError as error:
+            raise MinagiError(f"{rescue.sentence} {error}") from None
+        if rescue.act == "stop":
+            raise MinagiError(rescue.sentence)
+
+    def _go_back(self, rescue: Rescue) -> Iterator[Message]:
+        """Return to `rescue.to`, at half the rate; a second way back starts below the first."""
+        raise NotImplementedError
 
 
 def note(topic: str, text: str, level: str = "info") -> Log:

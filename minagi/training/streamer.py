@@ -15,7 +15,6 @@ from typing import Any
 
 from minagi import protocol
 from minagi.config import Settings
-from minagi.errors import MinagiError, UsageError
 from minagi.finite import count, number
 from minagi.protocol import Message
 from minagi.text.mix import Mix, MixReader
@@ -73,7 +72,10 @@ class Streamer(Run):
             self.progress,
             self.history,
             self._manifest,
-            lambda: report.row(self.progress, self.context, self.schedule.factor, self._last),
+            lambda: {
+                **report.row(self.progress, self.context, self.schedule.factor, self._last),
+                "done": self.done,  # by the time it is written there may be more
+            },
             dry_run=False,
             save_every=settings.training.save_every,
             clock=clock,
@@ -179,6 +181,7 @@ class Streamer(Run):
 
     def step(self) -> Iterator[Message]:
         """Read one chunk, and make a step where it is the last of one; or measure for a moment."""
+        yield from self.checkpoints.told()
         if not self.reading.open and self._reading_due():
             self.reading.begin(self.engine.evaluator, self.context, self._chunk_now)
         if self.reading.open:
@@ -282,23 +285,20 @@ class Streamer(Run):
         yield from self.checkpoints.save(kind, name)
 
     def _save(self, kind: str) -> Iterator[Message]:
-        """A checkpoint nobody waits for. A step that is only half read is given up."""
+        """A checkpoint nobody asked for, written while reading goes on if there is more to read. A step that
+        is only half read is given up."""
         self.stepper.leave()
-        yield from self.checkpoints.attempt(kind)
+        if self.concluded:
+            yield from self.checkpoints.attempt(kind)
+        else:
+            yield from self.checkpoints.begin(kind)
 
-    def _rescue(self, rescue: Rescue) -> Iterator[Message]:
-        yield note("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
-        if rescue.act == "skip":
-            return
+    def _go_back(self, rescue: Rescue) -> Iterator[Message]:
         schedule, left, val = self.schedule, self.done, self.progress.val
         factor, window_factor = schedule.factor, schedule.window_factor
         back = self._best() if rescue.to == "best" else ""
-        try:
-            self.stepper.leave()
-            yield from self.checkpoints.revert(back, rescue.sentence, self._restore)
-        except UsageError as error:
-            raise MinagiError(f"{rescue.sentence} {error}") from None
-        # a second way back starts below the first
+        self.stepper.leave()
+        yield from self.checkpoints.revert(back, rescue.sentence, self._restore)
         schedule.factor = min(schedule.factor, factor)
         schedule.window_factor = min(schedule.window_factor, window_factor)
         schedule.halve(rescue.halve_window)
@@ -307,17 +307,22 @@ class Streamer(Run):
             "reverted", left_at=left, left_val=val, factor=schedule.factor, context=self.context,
             why=rescue.sentence,
         )  # fmt: skip
-        if rescue.act == "stop":
-            raise MinagiError(rescue.sentence)
 
     def _best(self) -> str:
         """The snapshot with the lowest reading of this stream; "" (the last checkpoint) if none is kept."""
         return self.checkpoints.best(self.steps - self.done - 1)
 
+    def conclude(self) -> Iterator[Message]:
+        """What is to be said at the end: what came of a checkpoint under way."""
+        return self.checkpoints.finish()
+
     def close(self) -> None:
-        """Give files and the weights directory back."""
-        self.mix.close()
-        self.engine.store.close()
+        """Give files and the weights directory back, once a checkpoint that was begun is written."""
+        try:  # what a run that could not conclude has left
+            list(self.conclude())
+        finally:
+            self.mix.close()
+            self.engine.store.close()
 
     # ------------------------------------------------------------------------------------ events
 

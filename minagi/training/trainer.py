@@ -13,7 +13,7 @@ from typing import Any
 
 from minagi import protocol
 from minagi.config import LoadedSettings, Model
-from minagi.errors import MinagiError, UsageError
+from minagi.errors import UsageError
 from minagi.finite import number
 from minagi.model.loss import Loss
 from minagi.protocol import Message
@@ -245,23 +245,14 @@ class Trainer(Run):
 
     # -------------------------------------------------------------------------------- going back
 
-    def _rescue(self, rescue: Rescue) -> Iterator[Message]:
-        yield note("run", rescue.sentence, "warning" if rescue.act != "stop" else "error")
-        if rescue.act == "skip":
-            return
-        factor, context = self.rate.factor, self.window.context  # a second way back starts below the first
-        try:
-            back = "" if rescue.to == "last" or self.dry_run else rescue.to
-            yield from self.revert(back, rescue.sentence)
-        except UsageError as error:
-            raise MinagiError(f"{rescue.sentence} {error}") from None
+    def _go_back(self, rescue: Rescue) -> Iterator[Message]:
+        factor, context = self.rate.factor, self.window.context
+        yield from self.revert("" if rescue.to == "last" or self.dry_run else rescue.to, rescue.sentence)
         self.rate.factor = min(self.rate.factor, factor)
         self.rate.halve()
         if rescue.halve_window:
             self.window.context = min(self.window.context, context)
             self.window.halve()
-        if rescue.act == "stop":
-            raise MinagiError(rescue.sentence)
 
     def revert(self, to: str = "", reason: str = "asked") -> Iterator[Message]:
         """Become snapshot `to` again ("" the last checkpoint), after keeping the present."""

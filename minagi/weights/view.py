@@ -25,6 +25,8 @@ from minagi.weights.npz import check_npz
 T = TypeVar("T")
 Identity = tuple[int, int, int, int]
 _TRIES = 20
+# What a folder without a model may hold: what came with it, and what a stream told before it saved.
+_BESIDE = (layout.MANIFEST, "README.md", "events.jsonl", "history.jsonl")
 
 
 @dataclass
@@ -97,7 +99,7 @@ def load(folder: Path) -> tuple[dict[str, Any], Model | None, dict[str, Identity
     """
     names = _names(folder)
     if layout.CORE not in names:
-        others = [n for n in names if n not in (layout.MANIFEST, "README.md") and not _is_empty(folder / n)]
+        others = [n for n in names if n not in _BESIDE and not _is_empty(folder / n)]
         if others:
             shown = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
             raise WeightsError(

@@ -1,4 +1,4 @@
-"""What is kept of a run as it goes: runs/events.jsonl, and pictures drawn anew when samples were written.
+"""What is kept of a run as it goes: events.jsonl, and pictures drawn anew when samples were written.
 
 The log is everything a run says but its pulse.
 
@@ -44,7 +44,7 @@ class EventLog:
 
     def send(self, message: Message) -> None:
         """Pass a message on, after it was kept. What goes wrong with that is told once."""
-        trouble = self._keep(message) if isinstance(message, LOGGED) else ""
+        trouble = self._keep(message) if isinstance(message, LOGGED) and self._begun(message) else ""
         self._channel.send(message)
         if isinstance(message, protocol.Sampled) and message.path and self._redraw is not None:
             trouble = trouble or self._redraw.start()
@@ -64,6 +64,10 @@ class EventLog:
         """Nothing more will be said."""
         self._channel.finish()
 
+    def _begun(self, message: Message) -> bool:
+        """False where a run could not even be opened: that leaves no folder behind."""
+        return not isinstance(message, protocol.Failure) or self._file.path.parent.exists()
+
     def _keep(self, message: Message) -> str:
         body = json.loads(protocol.encode(message))
         body |= {"at": body.get("at") or time.time(), "weights": self._weights}
@@ -77,10 +81,16 @@ class EventLog:
 
 def logged(channel: ChannelLike, request: SessionRequest) -> ChannelLike:
     """`channel` with the log of a run that keeps things; a dry run writes none."""
-    settings = request.loaded.settings
-    path = beside(settings.data.history, "events.jsonl")
-    if request.dry_run or path is None:
+    if request.dry_run:
         return channel
-    weights = str(request.weights.absolute())
+    settings, weights = request.loaded.settings, str(request.weights.absolute())
     redraw = Redraw(settings.data.history, weights, settings.plots.last) if settings.plots.enabled else None
-    return EventLog(channel, path, weights, redraw)
+    return logged_beside(channel, settings.data.history, request.weights, redraw)
+
+
+def logged_beside(
+    channel: ChannelLike, history: Path, weights: Path, redraw: Redraw | None = None
+) -> ChannelLike:
+    """`channel` with a log in the folder of `history`; without one where the history is kept nowhere."""
+    path = beside(history, "events.jsonl")
+    return channel if path is None else EventLog(channel, path, str(weights.absolute()), redraw)

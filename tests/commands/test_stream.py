@@ -74,6 +74,9 @@ class FakeStreamer:
         self.unsaved_chars = 0
         yield protocol.Saved(snapshot="1", step=self.steps)
 
+    def conclude(self) -> Iterator[Message]:
+        yield protocol.Log(text="What was under way is saved.")
+
     def close(self) -> None:
         self.calls.append("close")
 
@@ -173,6 +176,7 @@ def test_json_is_events_on_stdout(corpora: Path, capfd: pytest.CaptureFixture[st
     events = [json.loads(line)["type"] for line in out.splitlines()]
     assert events[0] == "hello" and events[-1] == "goodbye"
     assert events.count("phase") == 1, "a phase is told when it changes"
+    assert events[-2] == "log", "what was under way is told before the end"
     assert err == ""
 
 
@@ -243,7 +247,7 @@ HOSTILE = [
     "--mix one --chunk 2048 --context 1024", "--mix one --seed x", "--mix one --profile none",
     "--mix one --config none.yaml", "--mix one --out text.txt", "--mix one --out text.txt/m",
     "--mix one --out one", "--mix one --out ./one/../one", "--mix one --out=", "--mix one --stepz 3",
-    "--mix one extra", "--mix one --threads 0",
+    "--mix one extra", "--mix one --threads 0", "--mix one --again-lr-mult 0.5",
 ]  # fmt: skip
 
 
@@ -291,6 +295,11 @@ def test_a_real_stream_then_eval_info_and_more_steps(corpora: Path) -> None:
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert {"hello", "corpus", "metrics", "held_out", "saved", "goodbye"} <= {e["type"] for e in events}
+    kept = [json.loads(line) for line in Path("m/events.jsonl").read_text().splitlines()]
+    assert [e["type"] for e in kept] == [
+        e["type"] for e in events if e["type"] not in ("metrics", "phase", "pool", "memory", "subjects")
+    ]
+    assert {e["weights"] for e in kept} == {str(Path("m").absolute())}
     assert json.loads(minagi("info m --json").stdout)["step"] == 6
     told = json.loads(minagi("eval text.txt --weights m --json").stdout)
     assert told["bytes"] > 8_000 and told["context"] == 64
@@ -336,6 +345,7 @@ def test_a_corpus_that_is_none(
     assert out == ""
     assert said in err
     assert "Traceback" not in err
+    assert not Path("m").exists()
 
 
 def test_a_reader_of_json_that_goes_away_ends_it_saved(corpora: Path) -> None:

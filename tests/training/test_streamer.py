@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from disturbed_commits import full_disk, held_up
 from tiny_runs import everything, losses, of, same_numbers
 from tiny_streams import Place, drive
 
@@ -19,7 +20,7 @@ from minagi.training.chunks import ChunkStepper, OpenWindow
 from minagi.training.engine import POOL_AUX
 from minagi.training.session import open_reader
 from minagi.training.streamer import Streamer
-from minagi.weights import Store
+from minagi.weights import Store, commit
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_a_stream_tells_its_story(place: Place) -> None:
     streamer.close()
 
     assert place.kinds() == [
-        "start", "step", "step", "val", "saved", "held", "step", "step", "val", "saved", "held", "step",
+        "start", "step", "step", "val", "held", "saved", "step", "step", "val", "held", "saved", "step",
         "step", "val", "saved", "done",
     ]  # fmt: skip
     start, done = place.rows[0], place.rows[-1]
@@ -228,7 +229,7 @@ def test_rows_past_the_point_resumed_from_are_dropped(place: Place) -> None:
     list(again.greet())
     assert again.done == 4
     assert [(row["kind"], row["done"]) for row in place.rows] == [
-        ("start", 0), ("step", 2), ("step", 4), ("val", 4), ("saved", 4), ("held", 4), ("start", 4),
+        ("start", 0), ("step", 2), ("step", 4), ("val", 4), ("held", 4), ("saved", 4), ("start", 4),
     ]  # fmt: skip
     again.close()
 
@@ -440,19 +441,48 @@ def test_a_save_that_fails_is_tried_again_and_the_last_one_is_told(
     streamer = place.open(growing, steps=6, eval_every=3)  # a window is half read when the pool grows
     list(streamer.greet())
 
-    def full(*args: object, **kwargs: object) -> None:
-        raise WeightsError("No space left on the disk.")
-
-    monkeypatch.setattr(streamer.engine.store, "checkpoint", full)
-    said = drive(streamer)
-    logs = [log.text for log in of(protocol.Log, said) if log.level == "error"]
-    assert logs and all("Not saved: No space left" in text for text in logs)
-    assert streamer.concluded and streamer.unsaved_chars > 0
-    assert streamer.engine.pool.experts == 8
-    assert "done" not in place.kinds()
-    with pytest.raises(WeightsError):
-        list(streamer.checkpoint(kind="final"))
+    with full_disk(monkeypatch, commit, "commit"):
+        said = drive(streamer)
+        logs = [log.text for log in of(protocol.Log, said) if log.level == "error"]
+        assert len(logs) > 1 and all("Not saved: " in text and "disk is full" in text for text in logs)
+        assert streamer.concluded and streamer.unsaved_chars > 0
+        assert streamer.engine.pool.experts == 8
+        assert "done" not in place.kinds()
+        with pytest.raises(WeightsError):
+            list(streamer.checkpoint(kind="final"))
     streamer.close()
+
+
+def test_reading_goes_on_while_a_checkpoint_is_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    streamer = place.open(steps=8)
+    list(streamer.greet())
+    with held_up(monkeypatch, 60) as go:
+        said: list[protocol.Message] = []
+        while streamer.done < 6:
+            said += streamer.step()
+        assert not of(protocol.Saved, said) and streamer.unsaved_chars == streamer.chars
+        go.set()
+    told = list(streamer.conclude())
+    (saved,) = of(protocol.Saved, told)
+    assert (saved.kind, saved.step) == ("best", 4)
+    assert streamer.unsaved_chars == 2 * 24
+    assert [(row["done"], row["step"]) for row in place.rows if row["kind"] == "saved"] == [(4, 4)]
+    drive(streamer)
+    assert streamer.unsaved_chars == 0 and place.kinds()[-1] == "done", "the last one is waited for"
+    streamer.close()
+
+
+def test_leaving_waits_for_a_checkpoint_under_way(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    streamer = place.open(steps=8)
+    list(streamer.greet())
+    with held_up(monkeypatch, 60) as go:
+        while streamer.done < 5:
+            list(streamer.step())
+        go.set()
+        streamer.close()
+    assert place.rows[-1]["kind"] == "saved"
+    with Store.open(place.out, write=False) as store:
+        assert store.manifest["step"] == 4
 
 
 def test_a_history_that_cannot_be_written_never_ends_a_stream(place: Place) -> None:

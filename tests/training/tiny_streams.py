@@ -76,4 +76,5 @@ def drive(streamer: Streamer, until: Callable[[Streamer], bool] | int | None = N
         if isinstance(until, int) and streamer.done >= until and not busy(streamer):
             break
         said += streamer.step()
+        said += streamer.checkpoints.finish()  # rows come in the same order at every time
     return said

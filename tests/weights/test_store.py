@@ -117,7 +117,8 @@ def test_the_manifest_says_what_the_layout_asks_for(tmp_path: Path) -> None:
 
 def test_a_manifest_alone_is_a_model_not_made_yet(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps({"cfg": {"d_model": 4, "mine": 1}, "theirs": [1, 2]}))
-    (tmp_path / "README.md").write_text("hello")
+    for name in ("README.md", "events.jsonl", "history.jsonl"):  # what came with it, and records of a stream
+        (tmp_path / name).write_text("hello")
     (tmp_path / "experts").mkdir()
     with Store.open(tmp_path, write=True) as store:
         assert (store.exists, store.shape) == (False, {"d_model": 4, "mine": 1})
