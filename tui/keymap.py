@@ -56,6 +56,7 @@ TABLE: tuple[Key, ...] = (
     Key("checkpoint", ("s", "ctrl+s"), "save", RUN, "Save a checkpoint now", rank=4, slash="save [name]"),
     Key("name_checkpoint", ("S",), "save as", RUN, "Save a checkpoint with a name, kept until deleted"),
     Key("revert", ("r",), "revert", RUN, "Go back to an earlier checkpoint", rank=5, slash="revert"),
+    Key("delete_checkpoint", (), "delete", RUN, "Delete a kept checkpoint", slash="delete [name]"),
     Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9, slash="measure"),
     Key("restart", ("R",), "restart", RUN, "Start a worker that ended again, from the last checkpoint"),
     Key("chat", ("i",), "chat", TALK, "Talk to the model", rank=3),

@@ -46,6 +46,7 @@ QUIET_WORDS = {  # what is said while a command waits for its acknowledgement
     "resume": "resuming…",
     "checkpoint": "saving…",
     "revert": "reverting…",
+    "delete": "deleting…",
     "evaluate": "measuring…",
     "snapshots?": "listing…",
     "stop": "stopping…",

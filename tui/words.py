@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
+from minagi.units import scaled
+from minagi.units import size as size
 from tui.state import BITS
 
 _COUNTS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SIZES = ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def count(value: float) -> str:
     """950, 12.3k, 1.24M: three figures and a letter."""
-    return _scaled(value, _COUNTS, "") if abs(value) >= 1000 else f"{value:.0f}"
-
-
-def size(value: float) -> str:
-    """512 B, 4.2 MB, 1.3 GB."""
-    return _scaled(value, _SIZES, " ") if value >= 1000 else f"{value:.0f} B"
-
-
-def _scaled(value: float, units: tuple[tuple[float, str], ...], gap: str) -> str:
-    for step, unit in units:
-        if abs(value) >= step * 0.9995:
-            scaled = value / step
-            digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
-            return f"{scaled:.{digits}f}{gap}{unit}"
-    return f"{value:.0f}{gap}".strip()
+    return scaled(value, _COUNTS, "") if abs(value) >= 1000 else f"{value:.0f}"
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from minagi.commands.output import harmless, put, put_json, say
 from minagi.errors import EXIT_OK
 from minagi.options import Parser
 from minagi.protocol import SNAPSHOT_KINDS
-from minagi.units import LN2
+from minagi.units import LN2, size
 from minagi.weights import SnapshotInfo, Store
 
 EXAMPLE = """examples:
@@ -30,7 +30,9 @@ def parser() -> Parser:
         epilog=EXAMPLE,
     )
     made.add_argument(
-        "--delete", metavar="ID", help="delete this one; the model as it is never changes by that"
+        "--delete",
+        metavar="ID",
+        help="delete this one, by id or name; the model as it is never changes by that",
     )
     made.add_argument("--json", action="store_true", help="one object")
     add_directory(made)
@@ -45,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
         with Store.open(weights, write=True, role="snapshots", repair=True) as store:
             info = store.find(arguments.delete)
             store.delete_snapshot(info.id)
-        say(f"Snapshot {info.id}{f' ({info.name})' if info.name else ''} is deleted.")
+        name = f" ({info.name})" if info.name else ""
+        say(f"Snapshot {info.id}{name} is deleted, which gave back {size(info.bytes_freed)}.")
         return EXIT_OK
     with Store.open(weights, write=False) as store:
         kept = store.snapshots()

@@ -18,6 +18,7 @@ from minagi.protocol.commands import (
     Checkpoint,
     Command,
     Continue,
+    Delete,
     Evaluate,
     ListSnapshots,
     NewChat,
@@ -62,10 +63,10 @@ from minagi.protocol.message import VERSION, Message
 from minagi.protocol.wire import MAX_LINE, ProtocolError, decode_command, decode_event, encode
 
 __all__ = [
-    "COMMANDS", "EVENTS", "MAX_LINE", "SNAPSHOT_KINDS", "VERSION", "Ack", "Cancel", "Checkpoint", "Command",
-    "Continue", "ConversationBegan", "CorpusFound", "Evaluate", "Failure", "Goodbye", "Growth", "HeldOut",
-    "Hello", "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat", "Pause", "Phase", "Pool",
-    "Probe", "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk", "ReplyEnded", "ReplyStarted",
-    "Resume", "Revert", "Reverted", "Sampled", "Saved", "Set", "Snapshots", "Stop", "Subjects", "Window",
-    "Write", "decode_command", "decode_event", "encode",
+    "COMMANDS", "EVENTS", "MAX_LINE", "SNAPSHOT_KINDS", "VERSION", "Ack", "Cancel", "Checkpoint",
+    "Command", "Continue", "ConversationBegan", "CorpusFound", "Delete", "Evaluate", "Failure", "Goodbye",
+    "Growth", "HeldOut", "Hello", "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat",
+    "Pause", "Phase", "Pool", "Probe", "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk",
+    "ReplyEnded", "ReplyStarted", "Resume", "Revert", "Reverted", "Sampled", "Saved", "Set", "Snapshots",
+    "Stop", "Subjects", "Window", "Write", "decode_command", "decode_event", "encode",
 ]  # fmt: skip

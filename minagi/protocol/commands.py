@@ -53,6 +53,14 @@ class Revert(Command):
 
 
 @dataclass(frozen=True)
+class Delete(Command):
+    """Remove a kept checkpoint, given by id or by name. The present never changes by that."""
+
+    type: ClassVar[str] = "delete"
+    snapshot: str = ""
+
+
+@dataclass(frozen=True)
 class Write(Command):
     """Answer a prompt. `chat` wraps it in the conversation's markers and answers the whole conversation:
     as much of its end as the window holds is read again for each reply."""
@@ -124,7 +132,7 @@ class Stop(Command):
 COMMANDS: dict[str, type[Command]] = {
     cls.type: cls
     for cls in (
-        Pause, Resume, Checkpoint, ListSnapshots, Revert, Write, Continue, NewChat, Cancel, Probe, Evaluate,
-        Set, Stop,
+        Pause, Resume, Checkpoint, ListSnapshots, Revert, Delete, Write, Continue, NewChat, Cancel, Probe,
+        Evaluate, Set, Stop,
     )
 }  # fmt: skip

@@ -18,6 +18,7 @@ from minagi.training.engine import Engine
 from minagi.training.history import History
 from minagi.training.progress import Progress
 from minagi.training.request import NOTHING_SAVED
+from minagi.units import size
 from minagi.weights import SnapshotInfo
 
 COPY_SHARE = 0.5  # of the free memory: what the copy of a checkpoint may take
@@ -275,6 +276,25 @@ class Checkpoints:
     def snapshots(self) -> protocol.Snapshots:
         """Every kept checkpoint, newest first."""
         return protocol.Snapshots(items=[asdict(info) for info in self.engine.store.snapshots()])
+
+    def delete(self, wanted: str) -> Iterator[Message]:
+        """Remove a kept checkpoint; what that gave back, and those that are left."""
+        if self.dry_run:
+            raise UsageError(
+                "This is a dry run, which changes nothing of the model: no checkpoint is deleted."
+            )
+        yield from self.finish()
+        store = self.engine.store
+        info = store.find(wanted)
+        if store.exists and info.id == store.present().id:
+            raise UsageError("The model goes on from this checkpoint: save another one before it is deleted.")
+        with self.guarded():
+            store.delete_snapshot(info.id)
+        self.measure_disk()
+        which = f" “{info.name}”" if info.name else ""
+        what = f"The checkpoint{which} of step {info.step:,} is deleted"
+        yield _log("info", f"{what}, which gave back {size(info.bytes_freed)}.")
+        yield self.snapshots()
 
     def measure_disk(self) -> None:
         """Look at the size of the weights directory; done after each save, for it walks every file."""

@@ -295,6 +295,10 @@ class Trainer(Run):
     def snapshots(self) -> protocol.Snapshots:
         return self.checkpoints.snapshots()
 
+    def delete(self, snapshot: str) -> Iterator[Message]:
+        """Remove a kept checkpoint, given by id or by name."""
+        return self.checkpoints.delete(snapshot)
+
     def reply(self, command: protocol.Write | protocol.Continue) -> Generator[Message, None, None]:
         """Answer a prompt, one chunk a character."""
         return self.chat.reply(command, self.window.context)

@@ -81,6 +81,7 @@ class _Run:
             protocol.Checkpoint: self.on_checkpoint,
             protocol.ListSnapshots: self.on_snapshots,
             protocol.Revert: self.on_revert,
+            protocol.Delete: self.on_delete,
             protocol.NewChat: self.on_new_chat,
             protocol.Cancel: self.on_cancel,
             protocol.Probe: self.on_probe,
@@ -217,6 +218,10 @@ class _Run:
         self.tell("reverting")
         self.send_all(self.trainer.revert(command.to))
         return "Reverted."
+
+    def on_delete(self, command: protocol.Delete) -> str:
+        self.send_all(self.trainer.delete(command.snapshot))
+        return "Deleted."
 
     def on_new_chat(self, command: protocol.NewChat) -> str:
         self.channel.send(self.trainer.new_chat())

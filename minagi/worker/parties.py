@@ -69,6 +69,10 @@ class TrainerLike(RunLike, Protocol):
 
     def revert(self, to: str = "") -> Iterable[Message]: ...
 
+    def delete(self, snapshot: str) -> Iterable[Message]:
+        """Remove a kept checkpoint, but for the one that the present goes on from."""
+        ...
+
     def evaluate(self) -> Generator[Message, None, None]:
         """Measure held-out text, a Phase for every slice. Closing it breaks the reading off."""
         ...

@@ -107,7 +107,7 @@ def test_an_id_comes_before_a_name(model: Path, capsys: pytest.CaptureFixture[st
     assert cli.main(["revert", str(model), "--to", "1"]) == 0
     assert "spring" in capsys.readouterr().err.splitlines()[0]
     assert cli.main(["snapshots", str(model), "--delete", "1"]) == 0
-    assert "Snapshot 1 (spring) is deleted." in capsys.readouterr().err
+    assert "Snapshot 1 (spring) is deleted, which gave back " in capsys.readouterr().err
 
 
 def test_what_is_not_there(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from tiny_runs import Home, drive, everything, losses, of, prose, same_numbers, 
 from minagi import protocol
 from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.training.session import Session, open_reader
+from minagi.units import size
 from minagi.weights import Store
 
 # Everything that may happen within a few steps: readings, growth, pruning, a growing window.
@@ -256,6 +257,37 @@ def test_what_cannot_be_gone_back_to_is_refused_in_words(home: Home, sessions: l
         list(session.revert("other"))
     same_numbers(everything(session), before)
     assert session.steps == 6 and len(session.snapshots().items) == 1
+
+
+def test_a_kept_checkpoint_is_deleted_but_not_the_one_the_model_goes_on_from(
+    home: Home, sessions: list[Session]
+) -> None:
+    session = home.open()
+    sessions.append(session)
+    for steps, name in ((3, "tea"), (6, "milk")):
+        drive(session, steps)
+        list(session.checkpoint(name))
+    tea = session.snapshots().items[1]
+    folder = session.engine.store.path / ".minagi" / "snapshots" / "000001"
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    own = sum(file.st_size for file in files if file.st_nlink == 1)
+    before = everything(session)
+    with pytest.raises(UsageError, match="goes on from this checkpoint"):
+        list(session.delete("milk"))
+    log, left = session.delete("tea")
+    assert isinstance(log, protocol.Log) and isinstance(left, protocol.Snapshots)
+    assert (
+        tea["bytes_freed"] == own and f"“tea” of step 3 is deleted, which gave back {size(own)}" in log.text
+    )
+    assert [item["name"] for item in left.items] == ["milk"]
+    same_numbers(everything(session), before)
+    with pytest.raises(UsageError, match="no snapshot 'tea'"):
+        list(session.delete("tea"))
+    session.close()
+    dry = home.open(dry_run=True)
+    sessions[:] = [dry]
+    with pytest.raises(UsageError, match="dry run"):
+        list(dry.delete("milk"))
 
 
 def test_a_save_that_fails_ends_nothing(

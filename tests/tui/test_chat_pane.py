@@ -14,6 +14,7 @@ from textual.widgets import Static
 from minagi import protocol as p
 from tui.panes.chat_input import PASTE_WHOLE, ChatInput
 from tui.panes.typed import SENT_MAX
+from tui.screens.delete import DeleteScreen
 from tui.screens.help import HelpScreen
 from tui.screens.revert import RevertScreen
 from tui.shell import MinagiApp
@@ -319,13 +320,26 @@ async def test_a_command_that_cannot_be_obeyed_stays_to_be_mended(text: str, wor
         assert app.chat_pane.input.text == text
 
 
+def told_by(app: MinagiApp) -> str:
+    return str(app.screen.query_one("#deletion", Static).visual)
+
+
 async def test_commands_open_screens() -> None:
-    async with opened(source()) as (app, pilot):
+    fake = source()
+    async with opened(fake) as (app, pilot):
         await say(pilot, "/help")
         assert isinstance(app.screen, HelpScreen)
         await pilot.press("escape")
         await say(pilot, "/revert")
         assert isinstance(app.screen, RevertScreen)
+        await pilot.press("escape")
+        await say(pilot, "/delete milk")
+        assert isinstance(app.screen, DeleteScreen)
+        app.fold(p.Snapshots([{"id": "3", "name": "milk", "kind": "named", "bytes_freed": 120_000_000}]))
+        app.tick()
+        assert "“milk”, step 0" in told_by(app) and "gives back 120 MB" in told_by(app)
+        await pilot.press("right", "enter")
+        assert fake.sent[-1] == p.Delete(3, "3")
 
 
 async def test_a_command_typed_outside_the_field_is_one() -> None:

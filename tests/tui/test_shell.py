@@ -389,7 +389,8 @@ async def test_a_checkpoint_gets_its_name() -> None:
 def snapshots() -> p.Snapshots:
     items = [
         {"id": f"s{n}", "name": "tea [b]" if n == 2 else "", "kind": "auto", "at": fr.START - 60 * n,
-         "step": 900 - 100 * n, "chars": 51_200 * (9 - n), "held_out": 2.0 + n / 10, "experts": 24}
+         "step": 900 - 100 * n, "chars": 51_200 * (9 - n), "held_out": 2.0 + n / 10, "experts": 24,
+         "bytes_freed": 8_400_000}
         for n in range(1, 4)
     ]  # fmt: skip
     return p.Snapshots([*items, {"id": 7}, "junk", {}])
@@ -414,8 +415,13 @@ async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
         app.fold(fr.metrics(1100, random.Random(0)))  # it is read on while the question stands
         fr.settle(app)
         assert "Loses 400 steps" in str(app.screen.query_one("#preview").visual)
+        assert "gives back 8.40 MB" in str(app.screen.query_one("#preview").visual)
+        await press(pilot, "d", "enter")  # Cancel comes first here too
+        assert isinstance(app.screen, RevertScreen) and p.Delete not in map(type, fake.sent)
+        await press(pilot, "d", "right", "enter")
+        assert isinstance(app.screen, RevertScreen) and fake.sent[-1] == p.Delete(3, "s2")
         await press(pilot, "enter")
-        assert fake.sent[-1] == p.Revert(3, "s2")
+        assert fake.sent[-1] == p.Revert(4, "s2")
 
 
 async def test_the_revert_picker_uses_the_room_it_is_given() -> None:

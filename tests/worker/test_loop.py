@@ -122,6 +122,7 @@ def test_pause_stops_the_steps_and_everything_else_works() -> None:
         (Checkpoint(id=1, name="n"), ("checkpoint", "n", "asked"), protocol.Saved),
         (ListSnapshots(id=1), "snapshots", protocol.Snapshots),
         (Revert(id=1, to="a"), ("revert", "a"), protocol.Reverted),
+        (protocol.Delete(id=1, snapshot="a"), ("delete", "a"), protocol.Snapshots),
         (Evaluate(id=1), "evaluate", protocol.HeldOut),
         (Probe(id=1, text="x"), "probe", protocol.Probed),
         (Set(id=1, key="k", value=2.0), ("set", "k", 2.0), Ack),

@@ -63,6 +63,10 @@ class FakeTrainer:
             raise WeightsError("There is no snapshot nowhere.")
         return [protocol.Reverted(snapshot=to or "last")]
 
+    def delete(self, snapshot: str) -> list[Message]:
+        self._called("delete", snapshot)
+        return [self.snapshots()]
+
     def evaluate(self) -> Generator[Message, None, None]:
         self._called("evaluate")
         try:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from minagi.protocol import SNAPSHOT_KINDS, ListSnapshots
+from minagi.protocol import SNAPSHOT_KINDS, Delete, ListSnapshots
 from tui import words
 from tui.panes.base import Frame, fitted, line
+from tui.screens.delete import DeleteScreen
 from tui.screens.dialog import Dialog
 from tui.state import AppState, Snapshot
 
@@ -24,8 +26,9 @@ _AGO, _NAME = 15, 22  # columns of a line's beginning
 
 
 class RevertScreen(Dialog[str]):
-    """Answers the id of a snapshot, or None."""
+    """Answers the id of a snapshot, or None. One can be deleted without leaving the list."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "delete", show=False)]
     heading = "Go back to a checkpoint"
 
     def __init__(self, frame: Frame) -> None:
@@ -90,6 +93,16 @@ class RevertScreen(Dialog[str]):
         snapshot = self._at(event.option.id)
         self.dismiss(snapshot.id if snapshot else None)
 
+    def action_delete(self) -> None:
+        """Ask once more, then ask the worker; the list it sends takes the place of this one."""
+
+        def delete(id: str | None) -> None:
+            if id:
+                self.app.ask(Delete, snapshot=id)  # type: ignore[attr-defined]
+
+        if self._chosen is not None:
+            self.app.push_screen(DeleteScreen(self._frame, self._chosen.id), delete)
+
     def _at(self, id: str | None) -> Snapshot | None:
         return self._shown[int(id)] if self._shown and id and id.isdigit() else None
 
@@ -102,7 +115,8 @@ class RevertScreen(Dialog[str]):
         elif snapshot is None:
             text = "Choose one with the arrow keys; what would be lost is told here before anything happens."
         else:
-            text = preview(snapshot, self._frame)
+            size = words.size(snapshot.bytes_freed)
+            text = f"{preview(snapshot, self._frame)}\nd deletes it, which gives back {size}."
         self._text.update(Content(text))
 
 

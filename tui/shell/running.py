@@ -5,6 +5,7 @@ from __future__ import annotations
 from minagi import protocol
 from tui.recording import Recording
 from tui.sanitise import clean_line
+from tui.screens.delete import DeleteScreen
 from tui.screens.name import NAME_LIMIT, NameScreen
 from tui.screens.revert import RevertScreen
 from tui.screens.welcome import PACE_STEPS, WelcomeScreen
@@ -74,6 +75,18 @@ class Running(Leaving):
 
         if self.ask(protocol.ListSnapshots) and not self.source.recorded:
             self.push_screen(RevertScreen(self.frame), revert)
+
+    def action_delete_checkpoint(self, wanted: str = "") -> None:
+        """Ask once more before a checkpoint goes; without a name, show them all."""
+
+        def delete(id: str | None) -> None:
+            if id:
+                self.ask(protocol.Delete, snapshot=id)
+
+        if not wanted:
+            self.action_revert()
+        elif self.ask(protocol.ListSnapshots) and not self.source.recorded:
+            self.push_screen(DeleteScreen(self.frame, clean_line(wanted, NAME_LIMIT).strip()), delete)
 
     def action_evaluate(self) -> None:
         self.ask(protocol.Evaluate)
