@@ -116,7 +116,7 @@ def make(case: Case, dtype: torch.dtype = torch.float32, ram: int = 0, slots: in
 
     net = Network(shape, case.depth, case.experts, dtype)
     with torch.no_grad():
-        for name, parameter in net.named_parameters():
+        for name, parameter in net.stored().items():
             if parameter.dim() == 1:  # gains and gates around 1
                 parameter.copy_(1 + random(*parameter.shape, std=0.2))
             else:
@@ -144,7 +144,7 @@ def make(case: Case, dtype: torch.dtype = torch.float32, ram: int = 0, slots: in
         slots or case.routing.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, CPU
     )
     pool = ExpertPool(card, disk, Telemetry(case.experts), ram)
-    oracle = Oracle.of(shape, case.depth, case.routing, dict(net.named_parameters()), experts)
+    oracle = Oracle.of(shape, case.depth, case.routing, net.stored(), experts)
     return Tiny(case, net, pool, disk, oracle)
 
 

@@ -60,23 +60,10 @@ def _found(store: Store, weights: Path, kept: Sequence[SnapshotInfo]) -> dict[st
         "held_out": held_out,
         "bits_per_byte": None if held_out is None else held_out / LN2,
         "experts": len(store.uids),
-        "parameters": _parameters(store.shape),
+        "parameters": layout.parameters(store.shape),
         "bytes": store.disk_bytes(),
         "snapshots": [as_json(info) for info in kept],
     }
-
-
-def _parameters(shape: dict[str, Any]) -> int:
-    """Numbers that are learnt: the trunk (tied embeddings once), the routers, every expert."""
-    trunk = layout.core_shapes(shape)
-    if shape["tie_embeddings"]:
-        del trunk["head.weight"]
-    experts = shape["pool_experts"]
-    return (
-        layout.numbers(trunk)
-        + layout.numbers(layout.router_shapes(shape, experts))
-        + experts * layout.numbers(layout.expert_shapes(shape))
-    )
 
 
 def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:

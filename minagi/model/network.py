@@ -14,6 +14,7 @@ from minagi.model.ngram import NgramEmbedding
 from minagi.model.recurrence import Plan, Row, halting_rows, whole_rows
 from minagi.model.routing import Forward, PoolMlp
 from minagi.model.shape import Depth, Shape
+from minagi.weights import layout
 
 
 class Pool(nn.Module):
@@ -53,6 +54,12 @@ class Network(nn.Module):
     def dense_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """Names and parameters that every step moves and autograd knows: all but the n-gram tables."""
         return [(name, p) for name, p in self.named_parameters() if p.requires_grad]
+
+    def stored(self) -> dict[str, Tensor]:
+        """All a checkpoint holds of trunk and routers: parameters, and the sums by which n-gram rows are
+        stepped."""
+        sums = {} if self.ngram is None else {layout.NGRAM_SQUARES: self.ngram.squares}
+        return {**dict(self.named_parameters()), **sums}
 
     @property
     def freezes(self) -> bool:
@@ -99,12 +106,12 @@ class Network(nn.Module):
 
 
 def initialise(net: Network, generator: torch.Generator | None = None) -> None:
-    """Fresh weights: N(0, 0.02), outputs scaled down with depth, adapter [I | I], n-grams nothing yet,
-    halting late at first."""
+    """Fresh weights: N(0, 0.02), outputs scaled down with depth, adapter [I | I], halting late at first.
+    N-gram rows stay the nothing they are made as."""
     shape = net.shape
     blocks = shape.n_prelude + shape.n_recur + shape.n_coda
     with torch.no_grad():
-        for name, parameter in net.named_parameters():
+        for name, parameter in net.dense_parameters():
             if name.endswith(("proj.weight", "w2.weight")):
                 parameter.normal_(0, output_std(blocks), generator=generator)
             elif name == "adapter.weight":
@@ -113,8 +120,6 @@ def initialise(net: Network, generator: torch.Generator | None = None) -> None:
                 parameter.normal_(0, 0.02, generator=generator).mul_(0.01)
             elif name == "halt.bias":
                 parameter.fill_(-2)
-            elif name.startswith("ngram."):
-                parameter.zero_()
             elif name == "pool.gate" or ".ln" in name or name.startswith("ln_f"):
                 parameter.fill_(1)
             elif name.endswith("depth_emb"):

@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 class NgramEmbedding(nn.Module):
     """Rows for n-grams of 2 to `longest` characters, `rows` of each length: [(longest − 1) · rows, D].
 
-    Neither tensor is autograd's: what a backward pass hands to the rows is kept here until `step`. In
+    The rows are not autograd's: what a backward pass hands to them is kept here until `step`. In
     training a share `drop` of the characters gets its n-grams up to some length only, each as likely.
     """
 
@@ -42,7 +42,8 @@ class NgramEmbedding(nn.Module):
         self.longest, self.rows, self.drop = longest, rows, 0.0
         self.weight = nn.Parameter(torch.zeros((longest - 1) * rows, d_model), requires_grad=False)
         # AdaGrad's sums, stored with the weights and in full: rounded sums would stop growing.
-        self.squares = nn.Parameter(torch.zeros((longest - 1) * rows), requires_grad=False)
+        self.squares: Tensor
+        self.register_buffer("squares", torch.zeros((longest - 1) * rows))
         self._met: list[Rows] = []  # of backward passes, a place as often as it was met
         self._summed: Rows | None = None  # of those before
 

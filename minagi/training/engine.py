@@ -110,8 +110,8 @@ class Engine:
             self.averages.newest()
         arrays = {**self.store.read_core(), **self.store.read_routers()}
         with torch.no_grad():
-            for name, parameter in self.net.named_parameters():
-                parameter.copy_(torch.from_numpy(arrays[name]))
+            for name, tensor in self.net.stored().items():
+                tensor.copy_(torch.from_numpy(arrays[name]))
         self.net.precision.forget()
         self.optimiser.zero_grad()
         self.optimiser.load(
@@ -139,9 +139,9 @@ class Engine:
         if self.averages is not None:
             self.averages.newest()
             means = {name: moments(self.averages.of(name)) for name, _ in self.net.dense_parameters()}
-        parameters = {name: weights(parameter) for name, parameter in self.net.named_parameters()}
-        routers = {name: parameters.pop(name) for name in list(parameters) if _is_router(name)}
-        parameters["head.weight"] = parameters["tok_emb.weight"]
+        core = {name: weights(tensor) for name, tensor in self.net.stored().items()}
+        routers = {name: core.pop(name) for name in list(core) if _is_router(name)}
+        core["head.weight"] = core["tok_emb.weight"]
         optim: dict[str, tuple[np.ndarray | None, np.ndarray | None, float]] = {
             name: (moments(s.m), moments(s.v), float(s.step)) for name, s in self.optimiser.state.items()
         }
@@ -154,7 +154,7 @@ class Engine:
                 "cfg": {**self.store.manifest.get("cfg", {}), **self._cfg()},
                 "telemetry": telemetry.to_manifest(routers["pool.gate"].tolist()),
             },
-            core=parameters,
+            core=core,
             routers=routers,
             optim=optim,
             experts=self.pool.changed(copies),
@@ -189,7 +189,7 @@ class Engine:
 
     @property
     def parameters(self) -> int:
-        """Trunk and all experts, on the card or not."""
+        """Numbers that are learnt: trunk and all experts, on the card or not."""
         trunk = sum(p.numel() for p in self.net.parameters())
         return trunk + self.pool.experts * self.shape.expert_parameters
 
@@ -215,7 +215,8 @@ class Engine:
     @property
     def _ngram_bytes(self) -> int:
         """What the n-gram tables take, in memory and in a checkpoint."""
-        return 0 if self.net.ngram is None else 4 * sum(p.numel() for p in self.net.ngram.parameters())
+        table = self.net.ngram
+        return 0 if table is None else 4 * (table.weight.numel() + table.squares.numel())
 
     @property
     def _bytes_each(self) -> int:

@@ -24,6 +24,7 @@ ROUTERS = "routers.npz"
 OPTIM = "optim.npz"
 EXPERTS = "experts"
 PRIVATE = ".minagi"  # everything of ours that is not part of the public layout
+NGRAM, NGRAM_SQUARES = "ngram.weight", "ngram.squares"  # tensors in core.npz that Adam does not step
 FORMAT = 1  # the newest layout this program knows; a manifest without a number is of the first
 
 MANIFEST_MAX = 1 << 28  # bytes
@@ -184,13 +185,22 @@ def ngram_shapes(shape: Mapping[str, Any]) -> Shapes:
     """The n-gram tables in core.npz and the sums of squares by which their rows are stepped, where the model
     has them: no moments and no averages belong to these."""
     rows = max(shape.get("ngram", 0) - 1, 0) * shape.get("ngram_rows", 0)
-    return {"ngram.weight": (rows, shape["d_model"]), "ngram.squares": (rows,)} if rows else {}
+    return {NGRAM: (rows, shape["d_model"]), NGRAM_SQUARES: (rows,)} if rows else {}
 
 
 def dense_shapes(shape: Mapping[str, Any]) -> Shapes:
     """Every tensor of trunk and routers that Adam steps."""
     shapes = {**core_shapes(shape), **router_shapes(shape, shape["pool_experts"])}
     return {name: size for name, size in shapes.items() if name not in ngram_shapes(shape)}
+
+
+def parameters(shape: Mapping[str, Any]) -> int:
+    """Numbers that are learnt: the trunk (tied embeddings once), the routers, every expert."""
+    learnt = {**core_shapes(shape), **router_shapes(shape, shape["pool_experts"])}
+    if shape["tie_embeddings"]:
+        del learnt["head.weight"]
+    learnt.pop(NGRAM_SQUARES, None)
+    return numbers(learnt) + shape["pool_experts"] * numbers(expert_shapes(shape))
 
 
 def router_shapes(shape: Mapping[str, Any], experts: int) -> Shapes:

@@ -73,6 +73,9 @@ def read_core(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays:
     shapes = layout.core_shapes(shape)
     shapes.pop("head.weight")
     core = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
+    squares = core.get(layout.NGRAM_SQUARES)
+    if check and squares is not None:
+        _not_negative(archive.path, layout.NGRAM_SQUARES, squares, "sums of squares")
     core["head.weight"] = core["tok_emb.weight"]
     return core
 
@@ -200,8 +203,6 @@ def _weight(archive: Npz, name: str, size: tuple[int, ...], check: bool) -> np.n
     if member.dtype.kind != "f":
         raise FileFault(archive.path, f"holds {name!r} as {member.dtype}; real numbers were expected")
     array = archive.read(member, check=check).astype(np.float32, copy=False)
-    if check and name == "ngram.squares" and array.size and array.min() < 0:
-        raise FileFault(archive.path, f"is damaged: {name!r}, sums of squares, holds negative numbers")
     return _finite(archive.path, name, array) if check else array
 
 
@@ -216,8 +217,8 @@ def _fitting_moment(archive: Npz, name: str, size: tuple[int, ...], check: bool)
     array = array.astype(np.float32, copy=False) if member.dtype.kind == "f" else array.view(np.int16)
     if check:
         _finite(archive.path, name, array)
-        if name.endswith("v") and any_negative(array):
-            raise FileFault(archive.path, f"is damaged: {name!r}, a mean of squares, holds negative numbers")
+        if name.endswith("v"):
+            _not_negative(archive.path, name, array, "a mean of squares")
     return array
 
 
@@ -235,6 +236,11 @@ def _finite(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     if not all_finite(array):
         raise FileFault(path, f"holds numbers in {name!r} that are not finite (NaN or infinity)")
     return array
+
+
+def _not_negative(path: Path, name: str, array: np.ndarray, what: str) -> None:
+    if any_negative(array):
+        raise FileFault(path, f"is damaged: {name!r}, {what}, holds negative numbers")
 
 
 def _dims(size: tuple[int, ...]) -> str:

@@ -58,7 +58,7 @@ def _numbers_in(weights: Path) -> int:
             total += sum(
                 archive[name].size
                 for name in archive
-                if name != "head.weight" and name[-2:] not in ("_m", "_v", "_a")
+                if name not in ("head.weight", "ngram.squares") and name[-2:] not in ("_m", "_v", "_a")
             )
     return total
 

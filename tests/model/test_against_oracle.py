@@ -241,7 +241,7 @@ def test_optimiser_steps(clip: float, resident: int, ngram: int) -> None:
         assert sorted(forward.admitted) == sorted(done.admitted)
         admitted |= set(done.admitted)
     assert len(admitted) > resident or resident >= case.experts - 1
-    for name, parameter in tiny.net.named_parameters():
+    for name, parameter in tiny.net.stored().items():
         same(parameter, tiny.oracle.parameters[name], name, 2e-3)
         if name.startswith("ngram."):
             continue  # has no moments

@@ -81,7 +81,7 @@ class Life:
 
     def numbers(self) -> dict[str, np.ndarray]:
         """Every weight and moment there is, wherever it sits."""
-        found = {name: p.detach().numpy() for name, p in self.tiny.net.named_parameters()}
+        found = {name: p.detach().numpy() for name, p in self.tiny.net.stored().items()}
         for name, state in self.optimiser.state.items():
             found |= {f"{name}|m": state.m.numpy(), f"{name}|v": state.v.numpy()}
         for uid in self.pool.telemetry.uid:

@@ -16,12 +16,12 @@ from minagi.config import Settings
 from minagi.hardware import Hardware
 from minagi.model.shape import Shape
 from minagi.training.engine import Engine, depth_of, depth_warnings, shape_of
-from minagi.weights import Store
+from minagi.weights import Store, layout
 
 CPU = Hardware("cpu", "test", "fp32", 1, 10**12, False, False, "")
 SHAPE = Shape(16, 2, 24, 1, 1, 0, 4, 8, 1, 2)
 
-NGRAM = 2 * 40 * (16 + 1)  # numbers of the n-gram tables and their sums of squares
+NGRAM, SQUARES = 2 * 40 * 16, 2 * 40  # numbers of the n-gram tables, and their sums of squares
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def settings_of(home: Home, **changes: object) -> Settings:
 def test_initialisation(home: Home, store: Store) -> None:
     settings = settings_of(home, model__d_model=64, model__d_ff=128, model__n_prelude=2, pool__width=64)
     engine = Engine.fresh(store, settings, CPU, seed=1)
-    numbers = {name: p.detach() for name, p in engine.net.named_parameters()}
+    numbers = {name: p.detach() for name, p in engine.net.stored().items()}
     out = 0.02 / math.sqrt(2 * 3)
     for name, value in numbers.items():
         if name == "adapter.weight":
@@ -69,7 +69,7 @@ def test_a_seed_makes_the_same_newborn(home: Home, tmp_path: Path) -> None:
     def newborn(folder: str, seed: int) -> dict[str, np.ndarray]:
         with Store.open(tmp_path / folder, write=True) as store:
             engine = Engine.fresh(store, settings_of(home), CPU, seed)
-            found = {name: p.detach().numpy().copy() for name, p in engine.net.named_parameters()}
+            found = {name: p.detach().numpy().copy() for name, p in engine.net.stored().items()}
             return found | {str(e): engine.pool.record(e).weights["w1"] for e in range(engine.pool.experts)}
 
     same_numbers(newborn("a", 3), newborn("b", 3))
@@ -158,8 +158,10 @@ def test_counting(home: Home, store: Store) -> None:
     engine = Engine.fresh(store, settings_of(home), CPU, 0)
     trunk = sum(p.numel() for p in engine.net.parameters())
     assert engine.parameters == trunk + 7 * 3 * 8 * 16
+    store.checkpoint(engine.state({}))
+    assert engine.parameters == layout.parameters(store.shape), "sums of squares are no parameters"
     assert engine.expert_bytes == 3 * 8 * 16 * 8
-    assert engine.model_bytes == (engine.parameters - NGRAM) * 8 + NGRAM * 4
+    assert engine.model_bytes == (engine.parameters - NGRAM) * 8 + (NGRAM + SQUARES) * 4
 
 
 def test_averages_count_among_the_bytes_that_growth_may_take(home: Home) -> None:
@@ -169,7 +171,7 @@ def test_averages_count_among_the_bytes_that_growth_may_take(home: Home) -> None
     engine = session.engine
     uid = engine.pool.resident()[0]  # a newborn that no step changed has no average yet
     session.close()
-    assert engine.model_bytes == (engine.parameters - NGRAM) * 10 + NGRAM * 4
+    assert engine.model_bytes == (engine.parameters - NGRAM) * 10 + (NGRAM + SQUARES) * 4
     with np.load(home.weights / "experts" / f"e{uid:05d}.npz") as arrays:
         assert engine.expert_bytes == sum(array.nbytes for array in arrays.values())
 

@@ -106,7 +106,7 @@ def everything(session: Session) -> dict[str, np.ndarray]:
     engine = session.engine
     if engine.averages is not None:
         engine.averages.newest()
-    found = {name: p.detach().numpy().copy() for name, p in engine.net.named_parameters()}
+    found = {name: p.detach().numpy().copy() for name, p in engine.net.stored().items()}
     for name, state in engine.optimiser.state.items():
         found |= {f"{name}|m": state.m.numpy().copy(), f"{name}|v": state.v.numpy().copy()}
         found[f"{name}|t"] = state.step.numpy().copy()

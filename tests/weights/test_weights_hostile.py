@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weights_models import edit_manifest, everything, expert, make, public, replace, state
+from weights_models import CFG, edit_manifest, everything, expert, make, public, replace, state
 
 from minagi import cli
 from minagi.errors import EXIT_BAD_FILE, WeightsError
@@ -389,3 +389,12 @@ def test_a_manifest_too_large_is_not_read(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"manifest.json has 2,147,483,648 bytes"):
         Store.open(path, write=False)
     assert layout.MANIFEST_MAX < 2 * 1024**3
+
+
+def test_sums_of_squares_below_zero(tmp_path: Path) -> None:
+    """Random numbers, half of them negative, where the n-gram rows' sums of squares should be."""
+    sizes = {**CFG, "ngram": 2, "ngram_rows": 9}
+    with Store.open(tmp_path, write=True) as store:
+        store.checkpoint(state([0], 1, cfg=sizes))
+        with pytest.raises(WeightsError, match=r"'ngram\.squares', sums of squares, holds negative numbers"):
+            store.read_core()
