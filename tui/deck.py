@@ -29,6 +29,7 @@ _KINDS: tuple[type[Pane] | type[ChatPane], ...] = (
     LossPane, MemoryPane, PoolPane, WindowPane, DepthPane, SubjectsPane, ChatPane, LogPane,
 )  # fmt: skip
 TO_TYPE = ("chat", "inspect")  # actions after which one types
+_PALETTE = (("enter", "run it"), ("↑ ↓", "choose"), ("esc", "close"))
 LOW = 16  # lines below which header and frames give way to content
 
 
@@ -126,6 +127,13 @@ class Desk(Screen[None]):
                 self.deck.choose(pane.id)
             self.strip.choose(pane.id)
             self.footer.focus_moved(pane.id, event.widget.id == "chat-input")
+
+    def on_screen_suspend(self) -> None:
+        """The palette has no line for its keys; dialogs lay their own over this one."""
+        self.footer.lie_under(_PALETTE)
+
+    def on_screen_resume(self) -> None:
+        self.footer.lie_under(())
 
     def go(self, name: str) -> None:
         """Choose a pane and give it the focus."""

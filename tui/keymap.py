@@ -198,6 +198,18 @@ TABLE: tuple[Key, ...] = (
     Key("interrupt", ("ctrl+c",), "quit", LEAVE, "Copy what is selected; twice: save and quit", "text"),
 )
 
+_ASKS = (  # the worker, so that they do nothing in a recording
+    "halt", "resume", "checkpoint", "name_checkpoint", "revert", "evaluate", "chat", "command", "inspect",
+    "leave_chat", "cancel_reply", "go_on", "manner", "raw", "both", "adapt", "weaker", "stronger", "learn",
+    "new_chat",
+)  # fmt: skip
+_OF_RECORDINGS = {  # what keys that act in both do there: label, told
+    "pause": ("pause", "Pause the recording, or let it go on"),
+    "restart": ("begin again", "Begin the recording again"),
+    "leave": ("quit", "Leave the recording"),
+    "interrupt": ("quit", "Copy what is selected; twice: leave the recording"),
+}
+
 _NAMES = {
     "space": "space", "escape": "esc", "slash": "/", "question_mark": "?", "left_square_bracket": "[",
     "right_square_bracket": "]", "left": "←", "right": "→", "up": "↑", "down": "↓", "shift+tab": "⇧tab",
@@ -210,6 +222,19 @@ _WORDS = (
     "slash", "question_mark", "left_square_bracket", "right_square_bracket", "comma", "full_stop", "minus",
     "plus", "colon", "semicolon", "apostrophe", "backslash", "less_than_sign", "greater_than_sign",
 )  # fmt: skip
+
+
+def offered(table: tuple[Key, ...], recorded: bool) -> tuple[Key, ...]:
+    """The keys that do something: those of recordings in a recording, those that ask a worker with one."""
+    if not recorded:
+        return tuple(key for key in table if key.where != "replay")
+    told = [(key, *_OF_RECORDINGS.get(key.action, (key.label, key.told))) for key in table]
+    return tuple(replace(key, label=label, told=text) for key, label, text in told if key.action not in _ASKS)
+
+
+def asks(key: Key) -> bool:
+    """Whether a key needs a run that goes on, live or recorded."""
+    return key.action in _ASKS or key.action == "pause"
 
 
 def shown(key: str) -> str:

@@ -67,8 +67,10 @@ def status(state: AppState, now: float) -> Status:
 
 
 def time_left(state: AppState) -> float | None:
-    """Seconds until this pass over the corpus is finished, at the present pace."""
+    """Seconds until this pass over the corpus is finished, at the present pace; None when nothing is read."""
     metrics, corpus = state.metrics, state.corpus
+    if state.link in ("ended", "died"):
+        return None
     if not metrics.chars_per_second or corpus is None or not corpus.chars or metrics.corpus_share is None:
         return None
     left = (1.0 - metrics.corpus_share % 1.0) * corpus.chars

@@ -102,7 +102,10 @@ class Lock:
 
     def _refusal(self, owner: Owner | None) -> str:
         model = self.path.parent.parent
-        advice = "Stop it first, or open the model without saving."
+        advice = (
+            "Wait until it ends or quit it; or name another directory (--weights), or keep nothing of this "
+            "run (--dry-run). minagi info, write and eval only read, and may run beside it."
+        )
         if owner is None:
             return f"{model} is being written by another process. {advice}"
         here = owner.host == socket.gethostname()

@@ -311,12 +311,16 @@ async def test_the_manner_of_replies() -> None:
         ("/pause it", "takes nothing"),
     ],
 )
-async def test_a_command_that_cannot_be_obeyed_stays_to_be_mended(text: str, words: str) -> None:
+async def test_a_command_that_cannot_be_obeyed_makes_room_and_can_be_brought_back_to_be_mended(
+    text: str, words: str
+) -> None:
     fake = source()
     async with opened(fake) as (app, pilot):
         await say(pilot, text)
         assert fake.sent == []
         assert words in told(app)
+        assert app.chat_pane.input.text == "", "the next slash begins a command"
+        await pilot.press("up")
         assert app.chat_pane.input.text == text
 
 

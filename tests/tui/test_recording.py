@@ -208,10 +208,27 @@ async def test_keys_of_a_recording(tmp_path: Path) -> None:
         step = app.state.metrics.step
         app.tick()
         header = "\n".join(line.plain for line in app._desk.header.draw(app.frame, app._desk.header.size))
+        await pilot.press("i", "p", "S", "r", "7")  # which ask a worker: told, and nothing opens
+        app.tick()
+        assert len(app.screen_stack) == 1 and not app.chat_pane.input.display
+        assert "it can be looked at" in list(app._notifications)[-1].message
+        offered = [command.title for command in app.get_system_commands(app.screen)]
+        assert "A recording at half its pace" in offered and "Measure the held-out text now" not in offered
+        footer = app._desk.footer.draw(app.frame, app._desk.footer.size)[0].plain
+        assert "< slower" in footer and not {"i chat", "p inspect", "s save"} & set(footer.split("  "))
         assert "‖ paused" in header and "recording 0:" in header and "of 0:40, 2×" in header
         assert app.source.at is not None and app.now == app.source.at
         await pilot.press("comma")
         while not 0 < app.state.metrics.step <= step - 150:
             await asyncio.sleep(0.01)
+        source.seek(float("inf"))
+        await pilot.press("space")
+        while source.live:
+            await asyncio.sleep(0.01)
+        footer, header = (
+            "\n".join(line.plain for line in bar.draw(app.frame, bar.size))
+            for bar in (app._desk.footer, app._desk.header)
+        )
+        assert footer.startswith(" R begin again") and "pause" not in footer and "left" not in header
         await pilot.press("q")
     await app.finish()

@@ -186,6 +186,8 @@ async def test_quitting_asks_and_saves() -> None:
     async with fr.opened(fake) as (app, pilot):
         await press(pilot, "q")
         assert isinstance(app.screen, QuitScreen)
+        hints = app.screen.query_one(".hints", Static)
+        assert "esc stay" in str(hints.visual) and hints.region.bottom == app.size.height
         await press(pilot, "escape")
         assert not isinstance(app.screen, QuitScreen)
         await press(pilot, "ctrl+q", "enter")
@@ -494,13 +496,16 @@ async def test_the_palette_reaches_every_action() -> None:
     fake = source()
     async with fr.opened(fake) as (app, pilot):
         titles = [command.title for command in app.get_system_commands(app.screen)]
-        assert len(titles) == len(app.table) + 1
+        assert len(titles) == sum(key.where != "replay" for key in app.table) + 1
         await press(pilot, "ctrl+p")
+        footer = app._desk.footer
+        assert "esc close" in footer.draw(app.frame, footer.size)[0].plain
         await press(pilot, *"measure")
         await asyncio.sleep(0.1)
         await press(pilot, "down", "enter")
         await pilot.pause()
         assert fake.sent == [p.Evaluate(1)]
+        assert "esc close" not in footer.draw(app.frame, footer.size)[0].plain
 
 
 async def test_keys_can_be_remapped() -> None:

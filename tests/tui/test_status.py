@@ -53,6 +53,7 @@ def test_the_time_left_of_a_pass() -> None:
     left = time_left(state)
     assert left is not None and 150 < left < 260
     assert time_left(fold(fr.hello())) is None
+    assert time_left(reduce(state, WorkerEnded(0, (), True), NOW)) is None, "nothing is read any more"
 
 
 def test_a_checkpoint_is_not_called_whole_when_a_file_of_it_is_bad() -> None:

@@ -45,7 +45,7 @@ def test_a_live_owner_is_named_and_a_dead_one_is_taken_over(holder) -> None:
         Store.open(path, write=True)
     sentence = str(caught.value)
     assert f"process {process.pid} (trainer) on this machine since " in sentence
-    assert "Stop it first" in sentence
+    assert all(way in sentence for way in ("Wait until", "quit it", "--weights", "--dry-run", "minagi info"))
     assert caught.value.exit_status == EXIT_LOCKED
     assert everything(path) == before
     with Store.open(path, write=False) as reader:  # readers need no lock

@@ -39,7 +39,8 @@ class ChatStatus(Drawn):
         reply = frame.state.reply
         if reply is not None:
             pair = len(frame.state.chat[-1].replies) > 1
-            return [fitted(_progress(reply, pair), size.width, " · ")]
+            progress = _progress(reply, pair)
+            return [fitted(progress[:-1] if frame.playing else progress, size.width, " · ")]
         learning = line(_LEARNT if frame.state.learning else _UNLEARNT, (" (t)", MUTED))
         items = [(2, line((_manner(frame), MUTED))), (1, learning)]
         room = frame.state.metrics.context - _AROUND
@@ -63,6 +64,7 @@ class ChatPane(Vertical, can_focus=True):
         self.seconds = seconds
         self._drawn_at = float("-inf")
         self._chat: tuple[Exchange, ...] = ()
+        self._recorded = False  # nobody can be talked to
         self._told = ""  # the introduction that is shown
         self._views: dict[int, ExchangeView] = {}  # serial -> view
 
@@ -108,8 +110,12 @@ class ChatPane(Vertical, can_focus=True):
 
     def show(self, frame: Frame) -> None:
         """Bring the exchanges up to date, at most every `seconds`."""
-        self.query_one(ChatStatus).show(frame)
+        status = self.query_one(ChatStatus)
+        status.show(frame)
         self.input.prompts = frame.state.prompts
+        self._recorded = frame.playing is not None
+        self.input.display = not self._recorded
+        status.display = not self._recorded or frame.state.reply is not None
         if 0.0 <= frame.tick - self._drawn_at < self.seconds:
             return
         if not frame.state.chat:
@@ -127,7 +133,7 @@ class ChatPane(Vertical, can_focus=True):
             known = wanted.get(serial)
             if known is None or len(known.replies) != len(view.exchange.replies):
                 self._views.pop(serial).remove()
-        last = max(wanted, default=None)
+        last = None if self._recorded else max(wanted, default=None)  # which can be gone on with
         for serial, exchange in wanted.items():
             if serial in self._views:
                 self._views[serial].show(exchange, serial == last)
@@ -137,15 +143,17 @@ class ChatPane(Vertical, can_focus=True):
         self.query_one("#chat-intro", Static).display = not wanted
 
     def _introduce(self, state: AppState) -> None:
-        told = introduction(state)
+        told = introduction(state, self._recorded)
         if told == self._told:
             return
         self._told = told
         self.query_one("#chat-intro", Static).update(Content.assemble((told, MUTED)))
 
 
-def introduction(state: AppState) -> str:
+def introduction(state: AppState, recorded: bool = False) -> str:
     """What to expect of a model of this age."""
+    if recorded:
+        return "In this recording nothing was said yet."
     read = state.metrics.chars
     if state.hello is None:
         return "The model is being opened."
@@ -171,7 +179,7 @@ def _manner(frame: Frame) -> str:
 
 
 def _progress(reply: Reply, pair: bool) -> list[tuple[int, Content]]:
-    """How the reply being written goes; `pair`: it is one of two."""
+    """How the reply being written goes, last how it is stopped; `pair`: it is one of two."""
     stop = line(("esc stops it", MUTED))
     if reply.phase == "waiting":
         return [(0, line(("a reply begins after the step in flight", "$text-accent"))), (1, stop)]

@@ -15,7 +15,8 @@ PASTE_WHOLE = 2_000  # characters of a paste from which on it stands as one word
 
 
 class ChatInput(TypedField):
-    """Where you type. `prompts`, newest last, are what the arrows bring back."""
+    """Where you type. `prompts`, newest last, are what the arrows bring back; before them a command that was
+    `refused`, to be mended."""
 
     class Sent(Message):
         """A text to say to the model, or a command."""
@@ -34,6 +35,7 @@ class ChatInput(TypedField):
     def __init__(self) -> None:
         super().__init__("chat-input", "enter sends, / begins a command")
         self.prompts: tuple[str, ...] = ()
+        self.refused = ""
         self._pastes: dict[str, str] = {}  # the word that stands for it -> text
         self._back = 0  # how many prompts back the text is; 0 is the one being written
         self._draft = ""
@@ -89,6 +91,7 @@ class ChatInput(TypedField):
     def given(self) -> None:
         said = self.said
         if said.strip():
+            self.refused = ""
             self.forget()  # at once: what is typed behind it is another text
             self.post_message(self.Sent(said))
 
@@ -101,7 +104,7 @@ class ChatInput(TypedField):
         """Up, and from the first line on, what was said before."""
         if select or self.wrapped_document.location_to_offset(self.cursor_location).y > 0:
             super().action_cursor_up(select)
-        elif self._back < len(self.prompts):
+        elif self._back < len(self._earlier):
             self._bring_back(self._back + 1)
 
     def action_cursor_down(self, select: bool = False) -> None:
@@ -112,13 +115,17 @@ class ChatInput(TypedField):
         elif self._back:
             self._bring_back(self._back - 1)
 
+    @property
+    def _earlier(self) -> tuple[str, ...]:
+        return (*self.prompts, self.refused) if self.refused else self.prompts
+
     def _bring_back(self, back: int) -> None:
         if not self._back:
             self._draft = self.said
         self._back = back
         self._pastes.clear()
         self.clear()
-        self.put(self.prompts[-back] if back else self._draft)
+        self.put(self._earlier[-back] if back else self._draft)
 
     def action_cursor_page_up(self) -> None:
         """The field is low: pages are the conversation's."""

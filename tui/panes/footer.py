@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.style import Style
 
-from tui.keymap import PANES, RUN, TALK, Key, shown
+from tui.keymap import PANES, Key, asks, offered, shown
 from tui.panes.base import Drawn, Frame, fitted, line
 from tui.styles import MUTED
 
@@ -16,6 +16,7 @@ _TYPING = (
     ("enter", "send"), ("esc", "leave"), ("/", "commands"), ("^j", "new line"), ("tab", "next pane"),
     ("^c ^c", "quit"),
 )  # fmt: skip
+_OVER = ("ended", "died")  # nobody is there to ask
 _WRITING = (("esc", "stop the reply"), ("tab", "next pane"), ("^c ^c", "quit"))
 
 
@@ -49,6 +50,13 @@ class Footer(Drawn):
         self.table = table
         self.place = PANES[0]  # the pane with the focus
         self.typing = False
+        self.hints: tuple[tuple[str, str], ...] = ()  # of what lies over the panes
+
+    def lie_under(self, hints: tuple[tuple[str, str], ...]) -> None:
+        """Something with keys of its own lies over the panes; or, with none, no longer."""
+        if hints != self.hints:
+            self.hints = hints
+            self.refresh()
 
     def focus_moved(self, place: str, typing: bool) -> None:
         """Other keys act now."""
@@ -61,19 +69,23 @@ class Footer(Drawn):
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         width = size.width - 2
+        if self.hints:
+            return [line(" ", fitted([(n, _key(*hint, "")) for n, hint in enumerate(self.hints)], width))]
         if self.typing:
             told = _WRITING if frame.state.reply is not None else _TYPING
             items = [(rank, _key(key, label, "")) for rank, (key, label) in enumerate(told)]
         else:
-            acting = sorted(filter(partial(self._acts, frame), self.table), key=lambda key: key.rank)
+            table = offered(self.table, frame.playing is not None)
+            acting = sorted(filter(partial(self._acts, frame), table), key=lambda key: key.rank)
             items = [(key.rank, _key(shown(key.keys[0]), _label(key, frame), key.run)) for key in acting]
-        if frame.state.link == "died":
-            items.insert(0, (-1, _key("R", "start it again", "app.restart")))
+        if frame.state.link in _OVER:
+            again = "begin again" if frame.playing else "start it again"
+            items.insert(0, (-1, _key("R", again, "app.restart")))
         return [line(" ", fitted(items, width))]
 
     def _acts(self, frame: Frame, key: Key) -> bool:
         """Whether a key does something here, and is worth telling."""
-        if frame.playing and key.group in (RUN, TALK) and key.action != "pause":
+        if asks(key) and frame.state.link in _OVER:
             return False
         places = ("app", "text", self.place, "replay" if frame.playing else "")
         return bool(key.rank) and key.where in places

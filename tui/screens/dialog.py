@@ -14,10 +14,11 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-from tui.panes.base import Frame
+from tui.panes.base import Frame, fitted, line
 
 LOW = 20  # lines of the terminal below which a dialog has no frame and no empty lines
-_AROUND, _AROUND_LOW = 8, 3  # lines that heading, buttons and the frame take
+_AROUND, _AROUND_LOW = 9, 4  # lines that heading, buttons, the frame and the keys take
+Hint = tuple[str, str]  # a key, and what it does
 _BESIDE = 6  # columns around the label of a button
 Answer = TypeVar("Answer")
 
@@ -34,10 +35,12 @@ class Dialog(ModalScreen[Answer]):
     ]
     heading = ""
     choices: tuple[tuple[str, str], ...] = ()
+    hints: tuple[Hint, ...] = (("enter", "choose"), ("← →", "another"), ("esc", "cancel"))  # its keys
 
     def __init__(self) -> None:
         super().__init__()
         self._box = VerticalScroll(classes="body", can_focus=False)
+        self._hints = Static(Content(""), classes="hints")
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -48,6 +51,7 @@ class Dialog(ModalScreen[Answer]):
                 for id, label in self.choices:
                     yield (button := Button(Content(label), id=id, compact=True))
                     button.active_effect_duration = 0.0  # while it lasts, a second press would be lost
+        yield self._hints
 
     def body(self) -> Iterable[Widget]:
         """What stands between heading and buttons. Keep what is to change: it may be asked to before it can
@@ -63,6 +67,7 @@ class Dialog(ModalScreen[Answer]):
         room = event.size.height - (_AROUND_LOW if low else _AROUND)
         room -= len(self.choices) - 1 if slim else 0
         self._box.styles.max_height = max(1, room)
+        self._hints.update(hint_line(self.hints, event.size.width))
 
     def show(self, frame: Frame) -> None:
         """The state moved on while the question stands."""
@@ -82,3 +87,9 @@ class Dialog(ModalScreen[Answer]):
     def action_scroll(self, lines: int) -> None:
         """Move the text."""
         self._box.scroll_relative(y=lines, animate=False)
+
+
+def hint_line(hints: tuple[Hint, ...], width: int) -> Content:
+    """Keys and what they do in one line, as many as fit, the first the last to go."""
+    items = [(rank, line((key, "bold $text-accent"), f" {told}")) for rank, (key, told) in enumerate(hints)]
+    return line(" ", fitted(items, width - 2))

@@ -27,6 +27,7 @@ class DiedScreen(Dialog[str]):
         ("look", "Look around"),
         ("quit", "Quit"),
     )
+    hints = (("enter", "choose"), ("← →", "another"), ("R", "start again"), ("esc", "look around"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

@@ -45,11 +45,12 @@ class HelpScreen(Dialog[None]):
         Binding("end", "scroll(9999)", show=False),
     ]
     heading = "Keys"
+    hints = (("↑ ↓", "scroll"), ("esc", "close"), ("⇞ ⇟", "page"), ("home end", "its ends"))
     choices = (("close", "Close"),)
 
-    def __init__(self, table: tuple[Key, ...]) -> None:
+    def __init__(self, table: tuple[Key, ...], recorded: bool = False) -> None:
         super().__init__()
-        self._table = table
+        self._table, self._recorded = table, recorded
 
     def body(self) -> Iterable[Widget]:
         self._text = Static(id="help-text")
@@ -57,30 +58,37 @@ class HelpScreen(Dialog[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Lines hang under their first word at any width."""
-        self._text.update(help_text(self._table, min(_WIDTH, event.size.width * 24 // 25) - _BESIDE))
+        width = min(_WIDTH, event.size.width * 24 // 25) - _BESIDE
+        self._text.update(help_text(self._table, width, typed=not self._recorded))
 
     def answer(self, choice: str) -> None:
         self.dismiss(None)
 
 
-def help_text(table: tuple[Key, ...], width: int = _WIDTH) -> Content:
-    """The table in lines of `width`, a heading for each group, then the signs on the screen."""
+def help_text(table: tuple[Key, ...], width: int = _WIDTH, typed: bool = True) -> Content:
+    """The table in lines of `width`, a heading for each group, then the signs on the screen. `typed`: there
+    is somebody to type to."""
     lines: list[Content] = []
     for group in GROUPS:
-        lines.append(_heading(group))
-        for key in (entry for entry in table if entry.group == group and entry.keys):
+        keys = [entry for entry in table if entry.group == group and entry.keys]
+        lines += [_heading(group)] if keys else []
+        for key in keys:
             lines += _entry(" ".join(shown(one) for one in key.keys), key.told, width)
-    lines.append(_heading("While typing"))
+    lines += _typing(width) if typed else []
+    lines.append(_heading("Signs"))
+    for sign, meaning in SIGNS:
+        lines += _entry(sign, meaning, width)
+    return Content("\n").join(lines)
+
+
+def _typing(width: int) -> list[Content]:
+    lines = [_heading("While typing")]
     for name, told in TYPING:
         lines += _entry(name, told, width)
     lines.append(_heading("Typed in the chat"))
     for key in slash.COMMANDS:
         lines += _entry(f"/{key.slash}", key.told, width, 18)
-    lines += _entry("//text", "A text that begins with a slash", width, 18)
-    lines.append(_heading("Signs"))
-    for sign, meaning in SIGNS:
-        lines += _entry(sign, meaning, width)
-    return Content("\n").join(lines)
+    return [*lines, *_entry("//text", "A text that begins with a slash", width, 18)]
 
 
 def _heading(text: str) -> Content:

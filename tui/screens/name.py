@@ -19,6 +19,7 @@ class NameScreen(Dialog[str]):
 
     heading = "Save a checkpoint under a name"
     choices = (("save", "Save"), ("cancel", "Cancel"))
+    hints = (("enter", "save"), ("esc", "cancel"), ("tab", "to the buttons"))
 
     def body(self) -> Iterable[Widget]:
         self._hint = Static(Content("It is kept until you delete it."))

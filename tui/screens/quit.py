@@ -29,6 +29,7 @@ class QuitScreen(Dialog[str]):
     """Answers "save", "discard" or None to stay."""
 
     heading = "Quit?"
+    hints = (("enter", "choose"), ("← →", "another"), ("esc", "stay"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
@@ -69,6 +70,7 @@ class LeavingScreen(Dialog[None]):
     """The quit ladder, seen from above."""
 
     heading = "Leaving"
+    hints = (("enter", "do not wait"),)
 
     def __init__(self, save: bool, since: float) -> None:
         super().__init__()

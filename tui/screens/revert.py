@@ -30,6 +30,7 @@ class RevertScreen(Dialog[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "delete", show=False)]
     heading = "Go back to a checkpoint"
+    hints = (("↑ ↓", "choose"), ("enter", "go back to it"), ("esc", "cancel"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

@@ -33,6 +33,7 @@ class WelcomeScreen(Dialog[str]):
     UNDISTURBED: ClassVar[bool] = True
     heading = "A new model"
     choices = (("start", "Start reading"), ("leave", "Leave"))
+    hints = (("enter", "choose"), ("← →", "another"), ("space", "start"), ("q", "leave, keeping nothing"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from tui import slash
 from tui.deck import TO_TYPE
-from tui.keymap import PANES, shown
+from tui.keymap import PANES, offered, shown
 from tui.shell.looking import Looking
 from tui.shell.running import Running
 from tui.shell.talking import Talking
@@ -39,8 +39,9 @@ class MinagiApp(Running, Talking, Looking):
         return True
 
     def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:
-        """The command palette: the whole key table, and the theme."""
-        for key in self.table:
-            keys = ", ".join(filter(None, (*(shown(one) for one in key.keys), slash.name_of(key))))
+        """The command palette: the keys that act here, and the theme."""
+        for key in offered(self.table, self.source.recorded):
+            typed = "" if self.source.recorded else slash.name_of(key)
+            keys = ", ".join(filter(None, (*(shown(one) for one in key.keys), typed)))
             yield SystemCommand(key.told, keys, partial(self.call_later, self.run_action, key.run))
         yield SystemCommand("Choose a theme", "colours, light and dark", self.action_change_theme)

@@ -212,7 +212,9 @@ class Core(App[None], inherit_bindings=False):
     def ask(self, kind: type[Command], **fields: object) -> bool:
         """Send a command and keep it as pending until its acknowledgement."""
         if not self.source.live:
-            self.notify("There is no worker to ask. R starts it again.", severity="warning", markup=False)
+            over = "The recording is over. R begins it again."
+            told = over if self.source.recorded else "There is no worker to ask. R starts it again."
+            self.notify(told, severity="warning", markup=False)
             return False
         self._last_id += 1
         command = kind(id=self._last_id, **fields)
@@ -221,6 +223,12 @@ class Core(App[None], inherit_bindings=False):
             self.fold(protocol.Ack(command.id, command.type, False, "The worker takes no more commands."))
         self.tick()
         return True
+
+    def only_shown(self) -> bool:
+        """Whether this is a recording, which is told: there is nobody to ask."""
+        if self.source.recorded:
+            self.notify("This is a recording: it can be looked at, nothing more.", markup=False)
+        return self.source.recorded
 
     def look(self, **changes: object) -> None:
         """Look at the state in another way."""

@@ -103,7 +103,8 @@ class Leaving(Core):
             self.leave(save=True)
             return
         self._interrupted_at = now
-        self.notify("ctrl+c once more saves and quits.", timeout=TWICE_SECONDS, markup=False)
+        does = "quits" if self.source.recorded else "saves and quits"
+        self.notify(f"ctrl+c once more {does}.", timeout=TWICE_SECONDS, markup=False)
 
     def _after_quit(self, answer: str | None) -> None:
         if answer is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minagi import protocol
-from tui.keymap import PANES
+from tui.keymap import PANES, offered
 from tui.panes.log import TOPICS
 from tui.panes.pool import PoolPane
 from tui.panes.typed import SENT_MAX
@@ -52,13 +52,15 @@ class Looking(Core):
         self.pane.scroll_lines(lines)
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.table))
+        self.push_screen(HelpScreen(offered(self.table, self.source.recorded), self.source.recorded))
 
     def action_whole_log(self) -> None:
         if not isinstance(self.screen, LogScreen):
             self.push_screen(LogScreen(self.frame))
 
     async def action_inspect(self) -> None:
+        if self.only_shown():
+            return
         screen = InspectScreen()
         await self.push_screen(screen)
         screen.begin()

@@ -63,17 +63,15 @@ class Running(Leaving):
             if name:
                 self.ask(protocol.Checkpoint, name=name)
 
-        if not self.source.recorded:
+        if not self.only_shown():
             self.push_screen(NameScreen(), save)
-        else:
-            self.ask(protocol.Checkpoint)  # refused in words
 
     def action_revert(self) -> None:
         def revert(to: str | None) -> None:
             if to:
                 self.ask(protocol.Revert, to=to)
 
-        if self.ask(protocol.ListSnapshots) and not self.source.recorded:
+        if not self.only_shown() and self.ask(protocol.ListSnapshots):
             self.push_screen(RevertScreen(self.frame), revert)
 
     def action_delete_checkpoint(self, wanted: str = "") -> None:

@@ -21,6 +21,8 @@ class Talking(Core):
 
     def action_chat(self, begin: str = "") -> None:
         """Give the text field the focus, with what the key itself began."""
+        if self.only_shown():
+            return
         self._desk.deck.choose("chat")
         self.screen.set_focus(self.chat_pane.input, scroll_visible=False)
         if begin:
@@ -41,12 +43,15 @@ class Talking(Core):
 
     def on_chat_input_sent(self, event: ChatInput.Sent) -> None:
         """A command, or a text for the model; one at a time."""
+        command = slash.is_command(event.text)
         try:
-            taken = self._obey(event.text) if slash.is_command(event.text) else self._say(event.text)
+            taken = self._obey(event.text) if command else self._say(event.text)
         except UsageError as error:
             self._warn(str(error))
             taken = False
-        if not taken:
+        if not taken and command:
+            self.chat_pane.input.refused = event.text
+        elif not taken:
             self.chat_pane.input.put_back(event.text)
 
     def _obey(self, text: str) -> bool:
