@@ -30,7 +30,7 @@ class RevertScreen(Dialog[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "delete", show=False)]
     heading = "Go back to a checkpoint"
-    hints = (("↑ ↓", "choose"), ("enter", "go back to it"), ("esc", "cancel"))
+    hints = (("↑ ↓", "choose"), ("enter", "go back to it"), ("esc", "cancel"), ("d", "delete it"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

@@ -83,7 +83,7 @@ class Running(Leaving):
 
         if not wanted:
             self.action_revert()
-        elif self.ask(protocol.ListSnapshots) and not self.source.recorded:
+        elif not self.only_shown() and self.ask(protocol.ListSnapshots):
             self.push_screen(DeleteScreen(self.frame, clean_line(wanted, NAME_LIMIT).strip()), delete)
 
     def action_evaluate(self) -> None:
