@@ -75,8 +75,8 @@ class SingleReader:
         self._scale = net.shape.head_size**-0.5
         large = card.slots.levels[0].up[0].numel() >= LARGE
         self._helpers = min(torch.get_num_threads(), net.shape.top_k) - 1 if large else 0
+        self._threads = ThreadPoolExecutor(self._helpers, "minagi-writing") if self._helpers else None
         self._expert_seconds = 0.0  # what one took when this thread last computed any
-        self._threads = ThreadPoolExecutor(max(self._helpers, 1), "minagi-writing")
         self._router_at = 0  # where the router's weights lay when products were made of everything
         self._routed: tuple[tuple[int, ...], Array] = ((), np.empty(0))  # admitted places, their rows
 
@@ -167,14 +167,16 @@ class SingleReader:
         weights /= weights.sum()
         experts = [self._expert(forward.slots[order[choice]]) for choice in best.tolist()]
         found = (
-            self._shared(experts, f) if self._helpers else [self._through(expert, f) for expert in experts]
+            [self._through(expert, f) for expert in experts]
+            if self._threads is None
+            else self._shared(self._threads, experts, f)
         )
         out = np.zeros_like(f)
         for choice, weight, y in zip(best.tolist(), weights, found, strict=True):
             out += (weight * self._gate[places[choice]]) * y
         return out
 
-    def _shared(self, experts: list[Expert], f: Array) -> list[Array]:
+    def _shared(self, threads: ThreadPoolExecutor, experts: list[Expert], f: Array) -> list[Array]:
         """f through every expert. Helpers take from the other end, and none is waited for longer than an
         expert takes: on a busy machine it may not be running, and what it has taken is computed here then."""
         found: dict[int, Array] = {}
@@ -190,7 +192,7 @@ class SingleReader:
                     found[index] = self._through(experts[index], f)
             return len(experts)
 
-        helping = [self._threads.submit(work, left.pop) for _ in range(self._helpers)]
+        helping = [threads.submit(work, left.pop) for _ in range(self._helpers)]
         began = time.perf_counter()
         own = work(left.popleft)
         if own:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
-from minagi.weights import ExpertRecord, as_written
-from minagi.weights.tensors import Arrays
+from minagi.weights import ExpertRecord
+from minagi.weights.tensors import Arrays, rounded
 
 
 class Disk(Protocol):
@@ -69,7 +69,7 @@ class RamTier:
     def _settled(self, uid: int) -> ExpertRecord:
         if uid in self._unrounded:
             self._unrounded.discard(uid)
-            self._held[uid] = as_written(self._held[uid])
+            self._held[uid] = rounded(self._held[uid])
         return self._held[uid]
 
     def put(self, record: ExpertRecord, dirty: bool) -> None:

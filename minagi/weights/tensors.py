@@ -250,6 +250,16 @@ def _dims(size: tuple[int, ...]) -> str:
 # ------------------------------------------------------------------------------------------ writing
 
 
+def rounded(record: ExpertRecord) -> ExpertRecord:
+    """`record` with moments and averages as a checkpoint keeps them. What is so already, and the weights, are
+    the same arrays: nobody may change them."""
+
+    def bits(arrays: Arrays | None) -> Arrays | None:
+        return None if arrays is None else {name: to_bf16(array) for name, array in arrays.items()}
+
+    return ExpertRecord(record.uid, record.weights, bits(record.moments), bits(record.average))
+
+
 def as_written(record: ExpertRecord, moments: bool = True, weights: bool = True) -> ExpertRecord:
     """`record` as it will read when a checkpoint has written it, in memory of its own."""
 

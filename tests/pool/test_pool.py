@@ -248,3 +248,20 @@ def test_pruned_experts_leave_and_uids_stay() -> None:
     assert float(pool.record(1).weights["w1"][0, 0]) == 2.25
     with pytest.raises(AssertionError):
         pool.remove([2])  # uid 4 is on the card
+
+
+def test_what_a_checkpoint_need_not_round_is_not_copied_after_it() -> None:
+    pool, _ = pool_of(slots=1)
+    step(pool, 0)
+    admit(pool, 1)  # 0 leaves for RAM, exact
+    admit(pool, 2)  # and so does 1, as it was read: without moments
+    exact, untouched = pool.ram._held[0], pool.ram._held[1]
+    pool.settle()
+    moments = pool.ram.moments(0)
+    assert moments is not None and all(array.dtype == np.int16 for array in moments.values())
+    pool.settle()
+    again = pool.ram.moments(0)
+    assert again is not None and all(again[name] is array for name, array in moments.items())
+    for uid, before in ((0, exact), (1, untouched)):
+        now = pool.ram.weights(uid)
+        assert all(now.weights[name] is array for name, array in before.weights.items())
