@@ -231,7 +231,7 @@ class Snapshots(Message):
     """Every snapshot there is, newest first, in answer to the command of that name."""
 
     type: ClassVar[str] = "snapshots"
-    # id, name, kind, at, step, chars, held_out, experts, bytes_freed (what deleting it would free)
+    # id, name, kind, at, step, chars, held_out, measured (which text), experts, bytes_freed (by deleting it)
     items: list[dict[str, Any]] = field(default_factory=list)
 
 

@@ -16,6 +16,7 @@ from minagi.training.engine import Engine
 from minagi.training.guard import Rescue
 from minagi.training.progress import Progress
 from minagi.training.selection import Selection
+from minagi.weights.snapshots import MEASURED
 
 FIGURES_EVERY = 0.5  # seconds between two looks at pool and memory
 
@@ -56,12 +57,14 @@ class Run:
         """Uids that the last step was admitted."""
         raise NotImplementedError
 
-    def counters(self, context: int) -> dict[str, Any]:
-        """The counters as the manifest has them, with a window of `context` characters."""
+    def counters(self, context: int, measured: str) -> dict[str, Any]:
+        """The counters as the manifest has them, with a window of `context` characters; `measured` names the
+        held-out text."""
         progress = self.progress
         return {
             "step": progress.step,
             "val": progress.val,
+            MEASURED: measured,
             "read_chars": progress.chars,
             "read_nats": progress.nats,
             "context_now": context,

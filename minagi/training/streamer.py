@@ -116,7 +116,7 @@ class Streamer(Run):
         """The manifest keys that are a run's. What a trainer kept among our own stays, but for its window."""
         ours = {key: value for key, value in ours_of(self.engine.store.manifest).items() if key != "window"}
         return {
-            **self.counters(self.context),
+            **self.counters(self.context, self.reading.identity),
             OURS: {
                 **ours,
                 "profile": self.start.profile,

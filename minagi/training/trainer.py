@@ -116,7 +116,7 @@ class Trainer(Run):
     def _manifest(self) -> dict[str, Any]:
         """The manifest keys that are the trainer's."""
         return {
-            **self.counters(self.window.context),
+            **self.counters(self.window.context, self.corpus.measured),
             OURS: {
                 "profile": self.start.profile,
                 "progress": self.progress.state_dict(),

@@ -26,6 +26,7 @@ from minagi.weights.faults import LINK, FileFault
 from minagi.weights.npz import check_npz
 
 META = "meta.json"
+MEASURED = "val_text"  # the manifest's name of the text that `val` was measured on
 KEPT_AUTOMATIC = 5
 KEPT_BEFORE_REVERT = 3
 KINDS = ("auto", "asked", "named", "best", "before-revert", "final")
@@ -47,6 +48,7 @@ class SnapshotInfo:
     step: int = 0
     chars: int = 0  # characters read in the model's life
     held_out: float | None = None  # nats; the last reading before it, not one of its own
+    measured: str = ""  # names the text of that reading; "" where nobody said
     experts: int = 0
     bytes_freed: int = 0  # what deleting it would free
     bytes_written: int = 0  # what making it cost; only checkpoint() fills this in
@@ -92,6 +94,7 @@ def describe(model: layout.Model, number: int, kind: str, name: str, at: float) 
         step=int(manifest.get("step", 0)),
         chars=int(finite.number(manifest.get("read_chars")) or 0),
         held_out=held_out_of(manifest),
+        measured=str(manifest.get(MEASURED) or ""),
         experts=len(model.experts),
     )
 
@@ -123,6 +126,7 @@ def read(folder: Path) -> Snapshot:
             step=int(body["step"]),
             chars=int(body["chars"]),
             held_out=held_out_of({"val": body["held_out"]}),
+            measured=str(body.get("measured") or ""),
             experts=int(body["experts"]),
         )
         datetime.fromtimestamp(info.at)  # a time that there is
@@ -265,11 +269,13 @@ def remove(folder: Path, trash: Path) -> bool:
 
 def expendable(infos: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
     """Those that retention lets go of. Kept are: every named one, the last few automatic ones and the one
-    with the best held-out among them, and the last few taken before a revert."""
+    with the best held-out among them, and the last few taken before a revert. Readings of other text than
+    the newest was measured on make no best: they say nothing of how well it is known."""
     newest_first = sorted(infos, key=lambda info: int(info.id), reverse=True)
     automatic = [i for i in newest_first if not i.name and i.kind in _RECENT]
     reverts = [i for i in newest_first if not i.name and i.kind == "before-revert"]
-    measured = [info for info in automatic if info.held_out is not None]
+    text = next((info.measured for info in newest_first if info.kind != DAMAGED), "")
+    measured = [info for info in automatic if info.held_out is not None and info.measured == text]
     best = min(measured, key=lambda info: (info.held_out, -int(info.id)), default=None)
     going = [*automatic[KEPT_AUTOMATIC:], *reverts[KEPT_BEFORE_REVERT:]]
     return [info for info in going if info is not best]

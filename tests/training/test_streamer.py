@@ -80,6 +80,7 @@ def test_what_it_makes_is_a_model_like_any_other(place: Place, tmp_path: Path) -
         assert store.manifest["val"] == val
         assert store.manifest["context_now"] == 64
         assert [info.kind for info in store.snapshots()] == ["best", "best", "best", "auto"]
+        assert {info.measured for info in store.snapshots()} == {streamer.reading.identity}
     loaded = load_settings({}, environ={}, cwd=tmp_path, user_dir=tmp_path / "user")
     reader = open_reader(place.out, loaded, "cpu", "fp32")
     assert reader.window == 64

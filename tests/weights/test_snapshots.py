@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weights_models import expert, has_spill, make, public, state
 
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import SnapshotInfo, Store, files, snapshots
+from minagi.weights import CheckpointState, SnapshotInfo, Store, files, snapshots
 
 
 def run(path: Path, steps: int, start: int = 2) -> None:
@@ -93,6 +93,25 @@ def test_retention_keeps_the_last_the_best_the_named_and_the_undos(tmp_path: Pat
     assert kept == {2: ("auto", ""), 3: ("named", "mine"), **undos, **automatic}
 
 
+def test_the_best_of_other_text_ages_out_like_others(tmp_path: Path) -> None:
+    def reading(step: int, val: float, text: str) -> CheckpointState:
+        made = state([0, 1, 2], step)
+        made.manifest |= {"val": val, snapshots.MEASURED: text}
+        return made
+
+    with Store.open(tmp_path / "model", write=True) as store:
+        store.checkpoint(reading(1, 0.5, "easy"))
+        store.checkpoint(reading(2, 2.0, "hard"))
+        for step in range(3, 7):
+            store.checkpoint(reading(step, 3.0, "hard"))
+        assert [i.step for i in store.snapshots()] == [6, 5, 4, 3, 2]
+        store.checkpoint(reading(7, 3.0, "hard"))
+        assert [(i.step, i.measured) for i in store.snapshots()][-1] == (2, "hard"), "the best by now"
+        for step in range(8, 13):
+            store.checkpoint(reading(step, 3.0, "other"))
+        assert [i.step for i in store.snapshots()] == [12, 11, 10, 9, 8]
+
+
 infos = st.lists(
     st.builds(
         SnapshotInfo,
@@ -100,6 +119,7 @@ infos = st.lists(
         name=st.sampled_from(["", "", "", "mine"]),
         kind=st.sampled_from(snapshots.KINDS),
         held_out=st.none() | st.floats(0, 5),
+        measured=st.sampled_from(["one text", "other text"]),
     ),
     unique_by=lambda info: info.id,
     max_size=30,
@@ -116,8 +136,11 @@ def test_retention_never_lets_the_wrong_ones_go(known: list[SnapshotInfo]) -> No
         newest = sorted(of_kind, key=lambda i: int(i.id))[-kept:]
         assert all(info in staying for info in newest)
         assert sum(info in staying for info in of_kind) <= kept + 1
+    text = max(known, key=lambda i: int(i.id)).measured if known else ""
     measured = [
-        i.held_out for i in known if not i.name and i.kind != "before-revert" and i.held_out is not None
+        i.held_out
+        for i in known
+        if not i.name and i.kind != "before-revert" and i.held_out is not None and i.measured == text
     ]
     assert not measured or min(measured) in [i.held_out for i in staying]
 
