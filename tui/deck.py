@@ -21,6 +21,7 @@ from tui.panes.header import Header
 from tui.panes.log import LogPane
 from tui.panes.loss import LossPane
 from tui.panes.memory import MemoryPane
+from tui.panes.notice import Notice
 from tui.panes.pool import PoolPane
 from tui.panes.subjects import SubjectsPane
 from tui.panes.window import WindowPane
@@ -100,6 +101,7 @@ class Desk(Screen[None]):
         self._table = table
         self.deck = Deck(ui)
         self.header = Header("header")
+        self.notice = Notice()
         self.strip = Strip()
         self.footer = Footer(table)
         # the table may be remapped by the settings, so the keys are the instance's, not the class's
@@ -107,6 +109,7 @@ class Desk(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield self.header
+        yield self.notice
         yield self.deck
         yield self.strip
         yield self.footer
@@ -142,6 +145,7 @@ class Desk(Screen[None]):
 
     def show(self, frame: Frame) -> None:
         """Hand the newest frame to everything that is on the screen."""
+        self.set_class(self.notice.show(frame, self.size.width - 2), "-noticed")
         drawn: tuple[Drawn, ...] = (self.header, self.strip, self.footer)
         for widget in drawn:
             widget.show(frame)

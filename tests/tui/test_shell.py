@@ -580,6 +580,28 @@ async def test_diverged_and_stalled_are_told_in_words() -> None:
         assert "stalled" in "\n".join(strip.text for strip in header.render_lines(header.size.region))
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+async def test_what_is_said_at_once_covers_nothing_and_goes_by_itself(size: tuple[int, int]) -> None:
+    """Over the panes it has lines of its own; Textual's own toasts would lie on what is read or typed."""
+    said = "Held-out got worse: give it more text, or go back to the best checkpoint, and then look again."
+    async with fr.opened(source(), size=size) as (app, pilot):
+        await press(pilot, "i", *"a word")
+        app.notify(said, severity="warning")
+        for _ in range(2):
+            app.tick()
+            await pilot.pause()
+        field, notice = app.chat_pane.input, app._desk.notice
+        shown = [strip.text.strip(" ▲") for strip in app.screen._compositor.render_strips()]
+        assert said in " ".join(shown) and "a word" in shown[field.region.y].strip(" │┃")
+        assert not notice.region.overlaps(app._desk.deck.region)
+        assert all(toast.size.height == 0 for toast in app.screen.query("ToastRack"))
+        app.clock.now += 60
+        for _ in range(2):
+            app.tick()
+            await pilot.pause()
+        assert not notice.display and app._desk.header.region.height == (2 if size[1] == 24 else 1)
+
+
 async def test_bells_ring_only_out_of_sight() -> None:
     async with fr.opened(source()) as (app, _):
         rung = 0

@@ -166,15 +166,20 @@ def line(*parts: Part) -> Content:
 
 
 def wrapped(text: str, width: int, style: str = "", most: int = 99) -> list[Content]:
-    """`text` in at most `most` lines of `width`, cut with an ellipsis."""
+    """`text` in at most `most` lines of `width`; what is left out is cut behind a word, with an ellipsis."""
     if width < 1 or not text or most < 1:
         return []
-    lines = Content.assemble((text, style)).wrap(width)
-    if len(lines) > most:
-        cut = lines[: most - 1]
-        rest = " ".join(one.plain for one in lines[most - 1 :])
-        return [*cut, Content.assemble((rest, style)).truncate(width, ellipsis=True)]
-    return list(lines)
+    lines = list(Content.assemble((text, style)).wrap(width))
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], _with_ellipsis(lines[most - 1].rstrip(), width)]
+
+
+def _with_ellipsis(text: Content, width: int) -> Content:
+    """`text` with a space and an ellipsis behind its last word that leaves room for them."""
+    while text.cell_length > width - 2 and " " in text.plain:
+        text = text[: text.plain.rindex(" ")].rstrip()
+    return line(text, " …") if text.cell_length <= width - 2 else text.truncate(width, ellipsis=True)
 
 
 def fitted(items: Iterable[tuple[int, Content]], width: int, gap: str = "  ") -> Content:

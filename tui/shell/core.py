@@ -10,6 +10,7 @@ from dataclasses import replace
 from rich.console import RenderableType
 from textual.app import App
 from textual.binding import BindingsMap
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from minagi import protocol
@@ -25,10 +26,12 @@ from tui.logbook import Logbook, usual_place
 from tui.panes.base import Frame, Pane, View
 from tui.panes.chat import ChatPane
 from tui.panes.chat_input import ChatInput
+from tui.panes.notice import Said, seconds
 from tui.recording import Recording
 from tui.reducers import reduce
 from tui.state import Asked, initial
 from tui.status import status
+from tui.styles import legible
 from tui.terminal import title_sequence
 from tui.words import loss
 
@@ -84,6 +87,12 @@ class Core(App[None], inherit_bindings=False):
 
     def get_default_screen(self) -> Screen:
         return self._desk
+
+    def get_css_variables(self) -> dict[str, str]:
+        """The theme's colours, those of texts as far from what lies under them as reading needs."""
+        variables = legible(super().get_css_variables())
+        self.theme_variables = variables
+        return variables
 
     def on_mount(self) -> None:
         """Draw first, then start the source: the first frame waits for nothing."""
@@ -184,6 +193,20 @@ class Core(App[None], inherit_bindings=False):
             if alert.bell and not self.app_focus and self.ui.notifications:
                 self.bell()
                 self._set_title(f"(!) {alert.text}")
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Say something at once: over the panes in lines of its own, over a dialog as Textual does."""
+        stands = seconds(message) if timeout is None else timeout
+        self._desk.notice.tell(Said(message, severity, self.clock() + stands))
+        super().notify(message, title=title, severity=severity, timeout=stands, markup=markup)
 
     @property
     def undisturbed(self) -> bool:

@@ -1,0 +1,69 @@
+"""What there is to say at once, in lines of its own over the panes: it covers nothing that is read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.widgets import Static
+
+from tui.panes.base import Frame, line, wrapped
+
+LEAST_SECONDS, A_LETTER = 5.0, 0.05  # how long it stands: longer, the longer it is
+_MOST, _MOST_SLIM, _SLIM = 3, 6, 60  # lines, those of a screen narrower than so many columns
+_SIGNS = {
+    "warning": ("▲ ", "bold $text-warning"),
+    "error": ("✖ ", "bold $text-error"),
+}
+_PLAIN = ("› ", "bold $text-accent")
+
+
+class Said(NamedTuple):
+    """One sentence, and when it goes, by the app's clock."""
+
+    text: str
+    severity: str
+    until: float
+
+
+def seconds(text: str) -> float:
+    """How long it takes to read."""
+    return LEAST_SECONDS + A_LETTER * len(text)
+
+
+class Notice(Static):
+    """Sentences that stand for as long as it takes to read them, the newest lowest."""
+
+    def __init__(self) -> None:
+        super().__init__(Content(""), id="notice")
+        self.display = False
+        self._said: tuple[Said, ...] = ()
+        self._shown: tuple[tuple[Said, ...], int] = ((), 0)
+
+    def tell(self, said: Said) -> None:
+        """One more; the same sentence again stands longer."""
+        self._said = (*(one for one in self._said if one.text != said.text), said)
+
+    def show(self, frame: Frame, width: int) -> bool:
+        """Draw those that still stand in `width` columns; whether there are any."""
+        self._said = tuple(one for one in self._said if frame.tick < one.until)
+        if (self._said, width) != self._shown:
+            self._shown = (self._said, width)
+            self.display = bool(self._said)
+            self.update(Content("\n").join(_lines(self._said, width)))
+        return bool(self._said)
+
+
+def _lines(said: tuple[Said, ...], width: int) -> list[Content]:
+    most = _MOST_SLIM if width < _SLIM else _MOST
+    lines: list[Content] = []
+    for one in reversed(said):
+        sign, style = _SIGNS.get(one.severity, _PLAIN)
+        rows = wrapped(one.text, width - len(sign), most=most)
+        if lines and len(lines) + len(rows) > most:
+            break
+        hung = (
+            [line((sign, style), rows[0]), *(line(" " * len(sign), row) for row in rows[1:])] if rows else []
+        )
+        lines = hung + lines
+    return lines
