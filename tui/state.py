@@ -38,6 +38,7 @@ PENDING_LIMIT = 64
 WORSE_READINGS = 4  # held-out, in a row, before it is said
 SUBJECT_LIMIT = 500
 SNAPSHOT_LIMIT = 500
+WAYS_LIMIT = 64  # of a snapshot
 PARENTS_LIMIT = 512
 BITS = 1 / LN2  # in a nat
 
@@ -231,6 +232,8 @@ class Snapshot(NamedTuple):
     held_out: float | None
     experts: int
     bytes_freed: int
+    held_out_step: int | None = None  # when held-out was read
+    ways: tuple[tuple[int, int, int], ...] = ()  # how it came about: name, step and characters of each way
 
 
 class Kept(NamedTuple):
@@ -276,6 +279,7 @@ class AppState:
     log: tuple[LogLine, ...] = ()
     inspected: Inspected | None = None
     snapshots: tuple[Snapshot, ...] | None = None
+    present: str = ""  # id of the one of them that the present goes on from
     saved: Saved | None = None
     saved_at: float | None = None
     kept: Kept | None = None  # what leaving without saving goes back to; None where nothing was ever saved

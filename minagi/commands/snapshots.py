@@ -70,6 +70,8 @@ def told(info: SnapshotInfo) -> str:
     """A snapshot as one line."""
     when = datetime.fromtimestamp(info.at).strftime("%Y-%m-%d %H:%M")
     held_out = "not measured" if info.held_out is None else f"{info.held_out / LN2:.4f} bits"
+    if info.held_out_step is not None and info.held_out_step < info.step:
+        held_out += f" at step {info.held_out_step:,}"
     return (
         f"{info.id:>5}  {when}  step {info.step:>9,}  {info.chars:>13,} characters  held-out {held_out:<12}  "
         f"frees {info.bytes_freed / 2**20:8.1f} MiB  {harmless(info.name) or SNAPSHOT_KINDS[info.kind]}"

@@ -34,7 +34,6 @@ from minagi.protocol.events import (
     EVENTS,
     SNAPSHOT_KINDS,
     Ack,
-    ConversationBegan,
     CorpusFound,
     Failure,
     Goodbye,
@@ -46,12 +45,7 @@ from minagi.protocol.events import (
     Metrics,
     Phase,
     Pool,
-    Probed,
     Rate,
-    Remembered,
-    ReplyChunk,
-    ReplyEnded,
-    ReplyStarted,
     Reverted,
     Sampled,
     Saved,
@@ -60,6 +54,14 @@ from minagi.protocol.events import (
     Window,
 )
 from minagi.protocol.message import VERSION, Message
+from minagi.protocol.talk import (
+    ConversationBegan,
+    Probed,
+    Remembered,
+    ReplyChunk,
+    ReplyEnded,
+    ReplyStarted,
+)
 from minagi.protocol.wire import MAX_LINE, ProtocolError, decode_command, decode_event, encode
 
 __all__ = [

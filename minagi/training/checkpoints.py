@@ -275,7 +275,8 @@ class Checkpoints:
 
     def snapshots(self) -> protocol.Snapshots:
         """Every kept checkpoint, newest first."""
-        return protocol.Snapshots(items=[asdict(info) for info in self.engine.store.snapshots()])
+        store = self.engine.store
+        return protocol.Snapshots([asdict(info) for info in store.snapshots()], store.standing())
 
     def delete(self, wanted: str) -> Iterator[Message]:
         """Remove a kept checkpoint; what that gave back, and those that are left."""

@@ -112,6 +112,8 @@ class Measuring:
         rescue = self.guard.held_out(nats)
         progress.val = nats if math.isfinite(nats) else None
         best = math.isfinite(nats) and (before is None or nats < before)
+        if best:
+            progress.best_step, progress.best_chars = progress.step, progress.chars
         self.last = self._event(measured, others, nats, best)
         yield self.last
         move = self.rate.observe(nats, stderr or 0.0, progress.step - progress.evaluated_step)

@@ -78,6 +78,7 @@ class Progress:
         self.val: float | None = None  # last held-out reading
         self.evaluated_chars = 0
         self.evaluated_step = 0
+        self.best_step = self.best_chars = 0  # when held-out was read lowest; 0 where that is not known
         self.other_text_until = -1  # step up to which other text was measured: a lower reading means nothing
         self.grown_chars = 0  # when growth was last decided
         self.session_chars = 0
@@ -144,6 +145,7 @@ class Progress:
     def forget_readings(self) -> None:
         """Other text is measured from now on."""
         self.other_text_until = self.step
+        self.best_step = self.best_chars = 0
         for subject in self.subjects.values():
             subject.before = None
 
@@ -153,6 +155,8 @@ class Progress:
             "loss": self.loss.value,
             "evaluated_chars": self.evaluated_chars,
             "evaluated_step": self.evaluated_step,
+            "best_step": self.best_step,
+            "best_chars": self.best_chars,
             "other_text_until": self.other_text_until,
             "grown_chars": self.grown_chars,
             "subjects": {name: subject.chars for name, subject in self.subjects.items() if subject.chars},
@@ -167,6 +171,8 @@ class Progress:
         self.loss = Smooth(value=number(state.get("loss")))
         self.evaluated_chars = min(count(state.get("evaluated_chars")), self.chars)
         self.evaluated_step = min(count(state.get("evaluated_step")), self.step)
+        self.best_step = min(count(state.get("best_step")), self.step)
+        self.best_chars = min(count(state.get("best_chars")), self.chars)
         other_text_until = number(state.get("other_text_until"))
         self.other_text_until = -1 if other_text_until is None else min(int(other_text_until), self.step)
         self.grown_chars = min(count(state.get("grown_chars")), self.chars)

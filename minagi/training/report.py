@@ -49,8 +49,9 @@ def hello(
     start: Start,
     window: WindowLike,
     text: Sequence[Path] = (),
+    best: float | None = None,
 ) -> protocol.Hello:
-    """First words of a run that reads the paths of `text`."""
+    """First words of a run that reads the paths of `text`; `best` is the lowest held-out reading, in nats."""
     hardware, shape = engine.hardware, engine.shape
     return protocol.Hello(
         at=time.time(),
@@ -79,7 +80,15 @@ def hello(
         clip=settings.training.clip,
         gain_min=window.gain_min,
         memory_budget=hardware.memory_budget,
+        **best_of(progress, best),
     )
+
+
+def best_of(progress: Progress, nats: float | None) -> dict[str, Any]:
+    """The lowest held-out reading, `nats`, and when it was made, as events tell it."""
+    if nats is None:
+        return {}
+    return {"best": nats, "best_step": progress.best_step, "best_chars": progress.best_chars}
 
 
 def name_of(weights: Path, text: Sequence[Path]) -> str:

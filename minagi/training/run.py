@@ -65,6 +65,7 @@ class Run:
             "step": progress.step,
             "val": progress.val,
             MEASURED: measured,
+            "val_step": None if progress.val is None else progress.evaluated_step,
             "read_chars": progress.chars,
             "read_nats": progress.nats,
             "context_now": context,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 from minagi import protocol
@@ -159,8 +160,9 @@ class Trainer(Run):
     def greet(self) -> Iterator[Message]:
         """Who this is, what there is to read, and how things stand."""
         yield report.hello(
-            self.engine, self.settings, self.progress, self.start, self.window, self.corpus.paths
-        )
+            self.engine, self.settings, self.progress, self.start, self.window, self.corpus.paths,
+            self.guard.best,
+        )  # fmt: skip
         yield from report.found(self.corpus)
         for sentence in self.start.notice.splitlines():
             yield note("run", sentence)
@@ -256,7 +258,9 @@ class Trainer(Run):
 
     def revert(self, to: str = "", reason: str = "asked") -> Iterator[Message]:
         """Become snapshot `to` again ("" the last checkpoint), after keeping the present."""
-        yield from self.checkpoints.revert(to, reason, lambda manifest: self._restore(manifest, False))
+        for event in self.checkpoints.revert(to, reason, lambda manifest: self._restore(manifest, False)):
+            reverted = isinstance(event, protocol.Reverted)
+            yield replace(event, **report.best_of(self.progress, self.guard.best)) if reverted else event
         yield report.window(self.progress, self.window)
         yield self.selection.waiting(self.progress)
         yield from self.figures()

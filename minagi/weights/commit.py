@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from minagi.weights import files, layout, snapshots
@@ -73,7 +73,9 @@ def keep_present(places: Places, model: layout.Model, kind: str, name: str, at: 
     builder = Builder(places)
     for file in present_files(places, model):
         builder.keep(file, places.root / file)
-    sealed = builder.seal(snapshots.describe(model, number, kind, name, at))
+    same = found_present(places, model)  # one more of a state that is kept already came about as that did
+    info = snapshots.describe(model, number, kind, name, at)
+    sealed = builder.seal(replace(info, ways=same.info.ways if same is not None else ()))
     folder = places.snapshots / snapshots.folder_name(number)
     files.rename(places.incoming, folder)
     files.fsync_folder(places.snapshots)
@@ -82,9 +84,13 @@ def keep_present(places: Places, model: layout.Model, kind: str, name: str, at: 
 
 def kept_present(places: Places, model: layout.Model) -> Snapshot:
     """The snapshot that the files in place are; made, of links alone, if there is none."""
-    kept = snapshots.matching(places.snapshots, places.root, present_files(places, model))
     at = (places.root / layout.MANIFEST).stat().st_mtime
-    return kept or keep_present(places, model, "auto", "", at)
+    return found_present(places, model) or keep_present(places, model, "auto", "", at)
+
+
+def found_present(places: Places, model: layout.Model) -> Snapshot | None:
+    """The newest snapshot that the files in place are."""
+    return snapshots.matching(places.snapshots, places.root, present_files(places, model))
 
 
 def present_files(places: Places, model: layout.Model) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from minagi import finite
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import files, layout
+from minagi.weights import files, layout, ways
 from minagi.weights.faults import LINK, FileFault
 from minagi.weights.npz import check_npz
 
@@ -49,9 +49,11 @@ class SnapshotInfo:
     chars: int = 0  # characters read in the model's life
     held_out: float | None = None  # nats; the last reading before it, not one of its own
     measured: str = ""  # names the text of that reading; "" where nobody said
+    held_out_step: int | None = None  # when that was read
     experts: int = 0
     bytes_freed: int = 0  # what deleting it would free
     bytes_written: int = 0  # what making it cost; only checkpoint() fills this in
+    ways: ways.Ways = ()  # how it came about, see `minagi.weights.ways`; () where that was not kept
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ def describe(model: layout.Model, number: int, kind: str, name: str, at: float) 
         chars=int(finite.number(manifest.get("read_chars")) or 0),
         held_out=held_out_of(manifest),
         measured=str(manifest.get(MEASURED) or ""),
+        held_out_step=held_out_step_of(manifest),
         experts=len(model.experts),
     )
 
@@ -102,6 +105,23 @@ def describe(model: layout.Model, number: int, kind: str, name: str, at: float) 
 def held_out_of(manifest: Mapping[str, Any]) -> float | None:
     """The last held-out reading, in nats, that a manifest tells of; None where it tells of none."""
     return finite.number(manifest.get("val"))
+
+
+def held_out_step_of(manifest: Mapping[str, Any]) -> int | None:
+    """The step of that reading; None where it is not told."""
+    step = finite.number(manifest.get("val_step"), 2**62)
+    return None if step is None or step < 0 or held_out_of(manifest) is None else int(step)
+
+
+def ways_to(info: SnapshotInfo, base: Snapshot | None) -> ways.Ways:
+    """How a new snapshot comes about that goes on from `base`, if from any. A base that does not tell its own
+    ways stands on one by itself."""
+    number = int(info.id)
+    if base is None:
+        return ways.reached((), 0, number, info.step, info.chars)
+    known = base.info
+    before = known.ways or ((int(known.id), known.step, known.chars),)
+    return ways.reached(before, int(known.id), number, info.step, info.chars)
 
 
 def write_meta(folder: Path, info: SnapshotInfo, contents: Mapping[str, tuple[int, int]]) -> None:
@@ -127,7 +147,9 @@ def read(folder: Path) -> Snapshot:
             chars=int(body["chars"]),
             held_out=held_out_of({"val": body["held_out"]}),
             measured=str(body.get("measured") or ""),
+            held_out_step=held_out_step_of({"val": body["held_out"], "val_step": body.get("held_out_step")}),
             experts=int(body["experts"]),
+            ways=ways.read(body),
         )
         datetime.fromtimestamp(info.at)  # a time that there is
         contents = {str(name): (int(size), int(checksum)) for name, (size, checksum) in body["files"].items()}

@@ -47,6 +47,7 @@ class Store:
         self._under_way: Future[SnapshotInfo] | None = None
         self._committing = threading.RLock()
         self._unsettled = False  # a commit was cut short by an error after its commit point
+        self._standing: str | None = None  # id of the snapshot in place, "" for none; None: look
 
     @classmethod
     def open(
@@ -271,7 +272,8 @@ class Store:
             number = snapshots.next_number(self._places.snapshots)
 
             def describe(model: Model) -> SnapshotInfo:
-                return snapshots.describe(model, number, kind, name, self._clock())
+                info = snapshots.describe(model, number, kind, name, self._clock())
+                return replace(info, ways=snapshots.ways_to(info, base))
 
             previous = Previous(self._here().manifest, self._here().model, base)
             snapshot, model, written = build(self._places, state, spilled, previous, describe)
@@ -280,6 +282,7 @@ class Store:
             self._commit(snapshot, changed, old - set(snapshot.files))
             self._view = View(self._places, self.path, model.manifest, model)
             self._fault = None
+            self._standing = snapshot.info.id
             self._handed = {}
             spill.drop(spilled)
             if kind != "before-revert":  # the snapshot about to be gone back to may be the oldest there is
@@ -299,6 +302,7 @@ class Store:
         """Makes a snapshot of the directory as it is on disk, which costs links and no bytes."""
         with self._changing("keep a snapshot"):
             self._settle()
+            self._standing = None
             return commit.keep_present(self._places, self._model(), kind, name, self._clock()).info
 
     def present(self) -> SnapshotInfo:
@@ -309,6 +313,18 @@ class Store:
             kept = self._kept_present()
             assert kept is not None
             return kept.info
+
+    def standing(self) -> str:
+        """Id of the snapshot that the present goes on from; "" where there is none, or nothing is written."""
+        if self._lock is None:
+            return ""
+        if self._standing is None:
+            with self._changing("look at the snapshots"):
+                self._settle()
+                model = self._here().model
+                kept = None if model is None else commit.found_present(self._places, model)
+                self._standing = "" if kept is None else kept.info.id
+        return self._standing
 
     def revert(self, snapshot_id: str) -> None:
         """Makes the directory what it was at a snapshot, given by id or by name; "" forgets only what was
@@ -327,6 +343,7 @@ class Store:
                 other = [n for n in target.files if not snapshots.shared(self.path / n, target, n)]
                 self._commit(target, other, self._files() - set(target.files))
                 self._load()
+                self._standing = target.info.id
             self._handed = {}
             spill.clear()
 
@@ -334,6 +351,7 @@ class Store:
         """Removes a snapshot, given by id or by name. The model as it is never changes by this."""
         with self._changing("delete a snapshot"):
             self._settle()
+            self._standing = None
             if not snapshots.remove(self._folder_of(snapshot_id), self._places.trash):
                 raise WeightsError(f"Snapshot {snapshot_id} is being read by another program. Try later.")
 
@@ -361,7 +379,7 @@ class Store:
         if self._unsettled:
             commit.recover(self._places)
             self._load()
-            self._unsettled = False
+            self._unsettled, self._standing = False, None
 
     def _commit(self, snapshot: Snapshot, replace: list[str], remove: set[str]) -> None:
         try:

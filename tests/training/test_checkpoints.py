@@ -212,6 +212,29 @@ def test_the_best_is_the_one_that_measured_least(home: Home, sessions: list[Sess
     assert reverted.snapshot == best.snapshot
 
 
+def test_the_best_reading_of_the_model_is_told_at_the_start_and_after_going_back(
+    home: Home, sessions: list[Session]
+) -> None:
+    session = home.open()
+    assert next(iter(session.greet())).best is None
+    drive(session, 4)
+    (read,) = of(protocol.HeldOut, session.evaluate())
+    list(session.checkpoint("early"))
+    drive(session, 3)
+    session.close()
+    session = home.open()
+    sessions.append(session)
+    hello = next(iter(session.greet()))
+    assert (hello.best, hello.best_step, hello.best_chars) == (read.nats, 4, read.chars)
+    drive(session, 3)
+    list(session.checkpoint())
+    last = session.snapshots().items[0]
+    assert (last["held_out"], last["held_out_step"], last["step"]) == (read.nats, 4, 7)
+    session.guard.best, session.progress.best_step = 0.001, 7
+    (reverted,) = of(protocol.Reverted, session.revert("early"))
+    assert (reverted.best, reverted.best_step) == (read.nats, 4)
+
+
 def test_the_best_of_other_text_is_no_way_back(home: Home, sessions: list[Session]) -> None:
     session = home.open()
     drive(session, 4)

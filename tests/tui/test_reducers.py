@@ -272,6 +272,16 @@ def test_a_best_that_is_only_of_this_session_is_called_so() -> None:
     assert "best since the start" in _legend(Frame(back, View(), NOW), 200).plain
 
 
+def test_the_models_own_best_is_known_from_the_start() -> None:
+    early = fold([fr.hello(fresh=False, step=50, chars=25_600, best=1.5, best_step=40, best_chars=20_480)])
+    assert early.curves.best == (20_480.0, 1.5) and early.curves.best_ever
+    worse = fold([fr.held_out(60, best=False)], early)
+    assert worse.curves.best == (20_480.0, 1.5)
+    assert "since the start" not in _legend(Frame(worse, View(), NOW), 200).plain
+    back = fold([p.Reverted(step=30, chars=15_360, best=1.75, best_step=30, best_chars=15_360)], worse)
+    assert back.curves.best == (15_360.0, 1.75)
+
+
 def reading(nats: float, best: bool = False) -> p.HeldOut:
     return p.HeldOut(step=1, chars=1, nats=nats, stderr=0.01, best=best)
 

@@ -145,6 +145,35 @@ def test_retention_never_lets_the_wrong_ones_go(known: list[SnapshotInfo]) -> No
     assert not measured or min(measured) in [i.held_out for i in staying]
 
 
+def test_a_snapshot_tells_the_ways_that_led_to_it(tmp_path: Path) -> None:
+    """Also when those between are gone, and over a restart; old ones that do not tell still open."""
+    path = make(tmp_path / "model")  # snapshot 1 at step 1
+    with Store.open(path, write=True) as store:
+        assert store.standing() == "1"
+        store.checkpoint(state([0, 1, 2], 5))
+        store.revert("1")
+        assert store.standing() == "1"
+    with Store.open(path, write=True) as store:
+        assert store.standing() == "1"
+        store.checkpoint(state([0, 1, 2], 3, changed=[0]))
+        assert store.standing() == "3"
+        store.delete_snapshot("1")
+        store.keep(name="a")
+        kept = {info.id: info.ways for info in store.snapshots()}
+        assert kept == {"2": ((1, 5, 500),), "3": (one := ((1, 1, 100), (3, 3, 300))), "4": one}
+        assert store.standing() == "4"
+    for meta in path.rglob("meta.json"):
+        body = json.loads(meta.read_text())
+        del body["ways"], body["held_out_step"]
+        meta.write_text(json.dumps({**body, **({"ways": [[1]]} if "2" in meta.parent.name else {})}))
+    with Store.open(path, write=True) as store:
+        assert {info.ways for info in store.snapshots()} == {()}
+        info = store.checkpoint(state([0, 1, 2], 7, changed=[0]))
+        assert info.ways[-1][1:] == (7, 700) and store.standing() == info.id
+    with Store.open(path, write=False) as store:
+        assert store.standing() == "", "who only reads goes on from nothing"
+
+
 def test_a_named_one_stays_until_it_is_deleted(tmp_path: Path) -> None:
     path = make(tmp_path / "model")
     with Store.open(path, write=True) as store:

@@ -28,6 +28,7 @@ from tui.state import (
     PENDING_LIMIT,
     SNAPSHOT_LIMIT,
     SUBJECT_LIMIT,
+    WAYS_LIMIT,
     AppState,
     Asked,
     Closing,
@@ -98,7 +99,7 @@ def hello(state: AppState, event: Hello, now: float) -> AppState:
     state = replace(
         chat.greeted(state), link="live", hello=event, metrics=Metrics(step=event.step, chars=event.chars),
         diverged=False, held_out=held if held is not None and held.chars <= event.chars else None,
-        curves=training.cut(state.curves, event.chars),
+        curves=training.best_known(training.cut(state.curves, event.chars), event),
         gauges=training.cut_gauges(state.gauges, event.chars),
         kept=None if event.fresh else Kept(event.step, event.chars),
         subjects=training.unmeasured(state, event.chars), worse=0,
@@ -169,14 +170,24 @@ def snapshots(state: AppState, event: Snapshots, now: float) -> AppState:
                 clean_line(str(item.get("kind") or ""), 20), number(item.get("at")) or 0.0,
                 whole(item.get("step")), whole(item.get("chars")), number(item.get("held_out")),
                 whole(item.get("experts")), whole(item.get("bytes_freed")),
+                whole(item["held_out_step"]) if number(item.get("held_out_step")) is not None else None,
+                _ways(item.get("ways")),
             )
         )  # fmt: skip
-    return replace(state, snapshots=tuple(found))
+    return replace(state, snapshots=tuple(found), present=clean_line(event.present, 200))
+
+
+def _ways(held: object) -> tuple[tuple[int, int, int], ...]:
+    """How a snapshot came about; () where that is not told, or makes no sense."""
+    if not isinstance(held, list) or not all(isinstance(way, list) and len(way) == 3 for way in held):
+        return ()
+    return tuple((whole(way), whole(step), whole(chars)) for way, step, chars in held[-WAYS_LIMIT:])
 
 
 def reverted(state: AppState, event: Reverted, now: float) -> AppState:
     """The model is again what it was: the curves end there, and say so."""
-    curves = training.marked(training.cut(state.curves, event.chars), Mark(event.chars, "reverted"))
+    curves = training.best_known(training.cut(state.curves, event.chars), event)
+    curves = training.marked(curves, Mark(event.chars, "reverted"))
     metrics = replace(state.metrics, step=event.step, chars=event.chars, loss=None, unsaved_chars=0)
     held = HeldOut(step=event.step, chars=event.chars, nats=event.held_out) if event.held_out else None
     births = tuple(birth for birth in state.births if birth.chars <= event.chars)

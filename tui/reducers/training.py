@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from minagi.protocol import HeldOut, Memory, Metrics, Rate, Subjects, Window
+from minagi.protocol import HeldOut, Hello, Memory, Metrics, Rate, Reverted, Subjects, Window
 from tui import words
 from tui.reducers.log import alert, say
 from tui.sanitise import clean_line, number, whole
@@ -70,6 +70,12 @@ def cut(curves: Curves, chars: float) -> Curves:
     return replace(
         curves, best=best, best_ever=ever, marks=tuple(m for m in curves.marks if m.x <= chars), **shorter
     )
+
+
+def best_known(curves: Curves, event: Hello | Reverted) -> Curves:
+    """With the model's best reading, where the worker tells it."""
+    nats = number(event.best)
+    return curves if nats is None else replace(curves, best=(float(event.best_chars), nats), best_ever=True)
 
 
 def cut_gauges(gauges: Gauges, chars: float) -> Gauges:

@@ -22,7 +22,7 @@ from tui.screens.dialog import Dialog
 from tui.state import AppState, Snapshot
 
 _WIDTH, _BESIDE, _BESIDE_LOW = 84, 8, 6  # columns of the box, and those of its frame and scrollbar
-_AGO, _NAME = 15, 22  # columns of a line's beginning
+_AGO, _NAME = 15, 20  # columns of a line's beginning
 
 
 class RevertScreen(Dialog[str]):
@@ -146,8 +146,14 @@ def _row(snapshot: Snapshot, frame: Frame, width: int, newer: int = 0) -> Conten
         (1, line((set_cell_size(name, column), "bold" if snapshot.name else ""))),
         (2, line(f"step {snapshot.step:>9,}")),
         (3, line(f"held-out {held}")),
+        *([(4, line(f"at {snapshot.held_out_step:,}"))] if _steps_before(snapshot) else []),
     ]
     return fitted(items, width, " ")
+
+
+def _steps_before(snapshot: Snapshot) -> int:
+    """How long before it its held-out text was read: several snapshots may have one reading's figure."""
+    return 0 if snapshot.held_out_step is None else max(0, snapshot.step - snapshot.held_out_step)
 
 
 def preview(snapshot: Snapshot, frame: Frame) -> str:
@@ -160,13 +166,15 @@ def preview(snapshot: Snapshot, frame: Frame) -> str:
     unit = "bits" if frame.view.bits else "nats"
     now = state.held_out.nats if state.held_out else None
     if snapshot.held_out is not None:
-        held = f"Held-out was {words.loss(snapshot.held_out, frame.view.bits)} {unit} then"
+        before = _steps_before(snapshot)
+        when = f"when read {words.plural(before, 'step')} before," if before else "then"
+        held = f"Held-out was {words.loss(snapshot.held_out, frame.view.bits)} {unit} {when}"
         if now is not None:
             better = (
                 "better" if now < snapshot.held_out else "worse" if now > snapshot.held_out else "the same"
             )
             held += f" and is {words.loss(now, frame.view.bits)} now, which is {better}"
-        lines.append(held + ".")
+        lines.append(held.rstrip(",") + ".")
     else:
         lines.append("Held-out text had not been measured then.")
     lines += _experts(snapshot, frame, lost)
@@ -185,9 +193,15 @@ def what_goes(snapshot: Snapshot, state: AppState) -> Lost:
     """What was read on the way from the snapshot to the present.
 
     A snapshot that the present does not come from lies on another way: what goes then is what was read
-    since the two parted, at the last revert. Which way a snapshot of an earlier session lies on is not
-    told; one that is ahead of the present is counted from the last save or revert.
+    since the two parted. Snapshots tell the ways that led to them; of older ones only what was done in this
+    session is known, and one that is ahead of the present is counted from the last save or revert.
     """
+    here = next((other.ways for other in state.snapshots or () if other.id == state.present), ())
+    parted = _parted(snapshot.ways, here)
+    if parted is not None:
+        step, chars = parted
+        since = "" if step >= snapshot.step else f" since the two parted at step {step:,}"
+        return _since(state, step, chars, since)
     back, kept, now = state.reverted, state.kept, state.metrics
     if back is not None and snapshot.at <= back.at:  # not made on the way from there to the present
         if snapshot.step > back.step:
@@ -198,6 +212,16 @@ def what_goes(snapshot: Snapshot, state: AppState) -> Lost:
     elif kept is not None and snapshot.step > max(now.step, kept.step):
         return _since(state, kept.step, kept.chars, f", or more, since the checkpoint at step {kept.step:,}")
     return _since(state, snapshot.step, snapshot.chars, "")
+
+
+def _parted(
+    there: tuple[tuple[int, int, int], ...], here: tuple[tuple[int, int, int], ...]
+) -> tuple[int, int] | None:
+    """Where the last way that both have gone was left by the first of them: step and characters."""
+    known = {way: (step, chars) for way, step, chars in here}
+    return next(
+        (min((step, chars), known[way]) for way, step, chars in reversed(there) if way in known), None
+    )
 
 
 def _since(state: AppState, step: int, chars: int, since: str) -> Lost:
