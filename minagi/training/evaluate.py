@@ -17,6 +17,8 @@ from minagi.pool import ExpertPool
 from minagi.text import alphabet
 from minagi.text.corpus import Corpus, TextGoneError, read_span
 
+SHORTEST = 256  # characters of a passage that is cut to the budget of its subject
+
 
 @dataclass
 class Score:
@@ -122,14 +124,16 @@ def _bytes(ids: np.ndarray) -> int:
 
 
 def _passages(spans: Iterable, budget: int, passage: int) -> Iterator[np.ndarray]:
-    """Ids of passages spread evenly over held-out spans, `budget` characters in all if there are as many."""
+    """Ids of passages spread evenly over held-out spans, `budget` characters in all if there are as many: of
+    `passage` characters, or fewer where a whole one is over the budget."""
     spans = list(spans)
+    passage = min(passage, max(budget, SHORTEST))
     available = sum(span.chars for span in spans)
     share = min(1.0, budget / max(available, 1))
     carried = 0.0
     for span in spans:
         carried += span.chars * share
-        count = int(carried // passage) if share < 1 else math.ceil(span.chars / passage)
+        count = max(int(carried // passage), 0) if share < 1 else math.ceil(span.chars / passage)
         if not count and carried >= min(passage, budget) / 2 and share < 1:
             count = 1
         if not count:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tiny import Tiny, case_of, make
 
 from minagi.text.corpus import Corpus, Subject, TextSpan
-from minagi.training.evaluate import Evaluator, Measured, Score
+from minagi.training.evaluate import SHORTEST, Evaluator, Measured, Score
 
 
 @pytest.fixture
@@ -138,6 +138,17 @@ def test_all_there_is_when_there_is_less(tmp_path: Path, evaluator: Evaluator) -
     measured, _ = finished(evaluator.held_out(corpus, 10_000, passage=32, window=16, chunk=16))
     passages = [32, 32, 6, 32, 1]  # the first symbol of a passage is given, not scored
     assert measured.total.size == sum(size - 1 for size in passages)
+
+
+def test_many_small_files_and_many_subjects_cost_what_was_asked_for(
+    tmp_path: Path, evaluator: Evaluator
+) -> None:
+    many = corpus_of(tmp_path, {"a": [19] * 60})
+    measured, slices = finished(evaluator.held_out(many, 20, passage=128, window=64, chunk=64))
+    assert slices == 1 and measured.total.size == 18
+    subjects = corpus_of(tmp_path, {name: [700] for name in "bcdef"})
+    measured, _ = finished(evaluator.held_out(subjects, 100, passage=512, window=256, chunk=256))
+    assert measured.total.size == 5 * (SHORTEST - 1), "and not five whole passages"
 
 
 def test_another_window_measures_the_same_passages(tmp_path: Path, evaluator: Evaluator) -> None:
