@@ -424,10 +424,10 @@ class OracleAdam:
 
 @torch.no_grad()
 def _adagrad(rows: Tensor, squares: Tensor, grad: Tensor, rate: float) -> None:
-    """One sum of mean squares a row; rows without a gradient stay."""
+    """One sum of mean squares a row, forgetting slowly; rows without a gradient stay."""
     for place in range(rows.shape[0]):
         if bool((grad[place] != 0).any()):
-            squares[place] += (grad[place] ** 2).mean()
+            squares[place] = squares[place] * (1 - 1 / 16_384) + (grad[place] ** 2).mean()
             rows[place] -= rate * grad[place] / (torch.sqrt(squares[place]) + 1e-10)
 
 

@@ -5,8 +5,9 @@ what a table learns at first sight. So the last 2, 3, … characters each choose
 hash, and the rows are added to the character's embedding (hash embeddings: Svenstrup et al. 2017,
 arXiv:1709.03933; on bytes: Pagnoni et al. 2024, arXiv:2412.09871). Only the rows a text touched are
 stepped, by AdaGrad with one sum of squares a row (Duchi et al. 2011): what was seen often moves little,
-what is new moves far, and what was not met stays as it is. Text that is read again would be known by its
-longest n-grams alone; so in training some characters get only their shorter ones.
+what is new moves far, and what was not met stays as it is. The sums forget slowly, or a model that reads for
+years could learn nothing new in rows it meets everywhere (docs/decisions/cpu-profile.md). Text that is read
+again would be known by its longest n-grams alone; so in training some characters get only their shorter ones.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 PRIME = (1 << 31) - 1  # hashes are taken modulo this, so that a product of two fits 63 bits
 MULTIPLIER = 0x2E6F1A35
 EPS = 1e-10
+MEMORY = 1 << 14  # steps that met a row which its sum of squares spans: none is smaller than rate / 128
 WAITING_ROWS_MAX = 1 << 16  # gradients of single n-grams that may wait to be summed up
 
 
@@ -119,7 +121,7 @@ class NgramEmbedding(nn.Module):
         if met is None:
             return
         grad = met.grad / scale
-        squares = self.squares.index_select(0, met.places) + grad.square().mean(1)
+        squares = self.squares.index_select(0, met.places) * (1 - 1 / MEMORY) + grad.square().mean(1)
         self.squares.index_copy_(0, met.places, squares)
         self.weight.index_add_(0, met.places, grad * (-lr / (squares.sqrt() + EPS))[:, None])
 

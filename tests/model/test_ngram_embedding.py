@@ -73,7 +73,20 @@ def test_only_rows_that_were_met_move_and_often_met_ones_move_less() -> None:
     again = table.weight.clone()
     met(table, [1, 2])
     table.step(0.1, 1.0)
-    torch.testing.assert_close(again[first] - table.weight[first], torch.full((2, 3), 0.1 / 2**0.5))
+    torch.testing.assert_close(
+        again[first] - table.weight[first], torch.full((2, 3), 0.1 / 2**0.5), rtol=1e-4, atol=0
+    )
+
+
+def test_rows_that_were_met_for_years_still_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same gradient every time: after many meetings a step is rate / √MEMORY, and stays so."""
+    monkeypatch.setattr(ngram, "MEMORY", 16)
+    table = filled(longest=2, rows=1 << 12)
+    for _ in range(300):
+        met(table, [1, 2])
+        before = table.weight.clone()
+        table.step(0.1, 1.0)
+    assert float((before - table.weight).max()) == pytest.approx(0.1 / 4, rel=1e-3)
 
 
 def test_passes_add_up_and_clipping_divides_them() -> None:
