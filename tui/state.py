@@ -78,7 +78,7 @@ class Mark(NamedTuple):
     """A tick on the loss chart."""
 
     x: float  # characters read
-    kind: str  # saved | reverted | born | pruned
+    kind: str  # started | saved | reverted | born | pruned
     label: str = ""
 
 
@@ -151,8 +151,9 @@ class Subject:
     read: int = 0  # in the model's life
     train: float | None = None  # smoothed nats
     held: float | None = None
-    before: float | None = None  # held-out when the session began
+    before: float | None = None  # held-out when it was first read, as far as the history tells
     noise: float | None = None  # standard error of the change since then
+    first: tuple[float, float] | None = None  # its first reading that is known, of an earlier session; error
     here: bool = False  # it is read now; else the model knows it from before
 
 

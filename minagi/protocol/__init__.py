@@ -43,6 +43,7 @@ from minagi.protocol.events import (
     Log,
     Memory,
     Metrics,
+    Past,
     Phase,
     Pool,
     Rate,
@@ -68,7 +69,7 @@ __all__ = [
     "COMMANDS", "EVENTS", "MAX_LINE", "SNAPSHOT_KINDS", "VERSION", "Ack", "Cancel", "Checkpoint",
     "Command", "Continue", "ConversationBegan", "CorpusFound", "Delete", "Evaluate", "Failure", "Goodbye",
     "Growth", "HeldOut", "Hello", "ListSnapshots", "Log", "Memory", "Message", "Metrics", "NewChat",
-    "Pause", "Phase", "Pool", "Probe", "Probed", "ProtocolError", "Rate", "Remembered", "ReplyChunk",
-    "ReplyEnded", "ReplyStarted", "Resume", "Revert", "Reverted", "Sampled", "Saved", "Set", "Snapshots",
-    "Stop", "Subjects", "Window", "Write", "decode_command", "decode_event", "encode",
+    "Past", "Pause", "Phase", "Pool", "Probe", "Probed", "ProtocolError", "Rate", "Remembered",
+    "ReplyChunk", "ReplyEnded", "ReplyStarted", "Resume", "Revert", "Reverted", "Sampled", "Saved", "Set",
+    "Snapshots", "Stop", "Subjects", "Window", "Write", "decode_command", "decode_event", "encode",
 ]  # fmt: skip

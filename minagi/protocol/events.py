@@ -54,6 +54,17 @@ class Hello(Message):
 
 
 @dataclass(frozen=True)
+class Past(Message):
+    """What is known of the model's life before this start, from its history. Sent once, after Hello."""
+
+    type: ClassVar[str] = "past"
+    # a checkpoint each, oldest first: characters read, train loss, held-out and the characters it was read at
+    points: list[list[float | None]] = field(default_factory=list)
+    # name -> {"nats", "stderr"}: each subject's first held-out reading that later ones compare with
+    subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CorpusFound(Message):
     """What is there to read. Sent after Hello, and again when watching finds a change."""
 
@@ -323,8 +334,8 @@ class Goodbye(Message):
 EVENTS: dict[str, type[Message]] = {
     cls.type: cls
     for cls in (
-        Hello, CorpusFound, Phase, Metrics, Memory, Pool, Growth, Window, HeldOut, Rate, Subjects, Saved,
-        Snapshots, Reverted, Sampled, ReplyStarted, ReplyChunk, ReplyEnded, Remembered,
+        Hello, Past, CorpusFound, Phase, Metrics, Memory, Pool, Growth, Window, HeldOut, Rate, Subjects,
+        Saved, Snapshots, Reverted, Sampled, ReplyStarted, ReplyChunk, ReplyEnded, Remembered,
         ConversationBegan, Probed, Log, Ack, Failure, Goodbye,
     )
 }  # fmt: skip

@@ -44,6 +44,22 @@ class History:
         except OSError:
             return
 
+    def tail(self, most: int) -> Iterator[dict[str, Any]]:
+        """The rows in the last `most` bytes of the file, in order; nothing where it cannot be read."""
+        if not self.path.is_file():
+            return
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - most))
+                data = file.read(most)
+        except OSError:
+            return
+        for line in data.splitlines()[size > most :]:  # the first of a part is no whole line
+            row = _row(line)
+            if row is not None:
+                yield row
+
     def drop_after(self, step: int, model: str) -> str:
         """Remove `model`'s rows past `step`, the point it goes on from, and lines that are none.
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from minagi.config import Settings
+from minagi.finite import count
 from minagi.pool import brakes
 from minagi.pool.lifetime import Lifetime, survival_texts
 from minagi.protocol import Growth
 from minagi.training.engine import Engine
 from minagi.training.progress import Progress
+
+SENTENCE_MAX = 1_000  # characters of a decision that are taken over
 
 
 class Selection:
@@ -29,6 +33,7 @@ class Selection:
             self.growth.keep_ratio_min, self.growth.recent_mult, self.growth.max_disk_gb,
             self.growth.mem_frac, self.prune.dying_at,
         )  # fmt: skip
+        self.last: dict[str, Any] = {}  # the last decision: chars and sentence
         self.parents: dict[int, list[int]] = {}  # uid -> parents' uids, of those born in this session
 
     def lifetime(self, step: int) -> Lifetime:
@@ -42,15 +47,25 @@ class Selection:
     def due(self, progress: Progress) -> bool:
         return progress.chars - progress.grown_chars >= self.growth.every_chars
 
+    def remember(self, held: Any) -> None:
+        """Take over the last decision from what a manifest holds; whatever makes no sense is none."""
+        last = held if isinstance(held, dict) else {}
+        sentence = last.get("sentence")
+        sentence = sentence[:SENTENCE_MAX] if isinstance(sentence, str) else ""
+        self.last = {"chars": count(last.get("chars")), "sentence": sentence} if sentence else {}
+
     def waiting(self, progress: Progress) -> Growth:
-        """What there is to say before anything was decided in this session."""
+        """What there is to say before anything was decided in this session: the last decision before it."""
         due = progress.grown_chars + self.growth.every_chars
         what = "whether an expert is born or dies" if self.growth.k else "whether an expert dies"
+        sentence = f"It is decided every {self.growth.every_chars:,} characters {what}."
+        if self.last:
+            sentence = f"Last decided at {self.last['chars']:,} characters: {self.last['sentence']}"
         return Growth(
             at=time.time(),
             step=progress.step,
             chars=progress.chars,
-            sentence=f"It is decided every {self.growth.every_chars:,} characters {what}.",
+            sentence=sentence,
             next_at_chars=due,
         )
 
@@ -66,13 +81,15 @@ class Selection:
             rng = np.random.default_rng((self.seed, progress.chars))
             born = engine.population.grow(self.growth.k, self.growth.birth_gate, rng)
             self.parents |= born
+        sentence = _sentence(list(born), pruned, why, engine.pool.experts)
+        self.last = {"chars": progress.chars, "sentence": sentence}
         return Growth(
             at=time.time(),
             step=progress.step,
             chars=progress.chars,
             born=list(born),
             pruned=pruned,
-            sentence=_sentence(list(born), pruned, why, engine.pool.experts),
+            sentence=sentence,
             next_at_chars=progress.chars + self.growth.every_chars,
         )
 

@@ -30,6 +30,7 @@ from minagi.training.guard import Guard, Rescue
 from minagi.training.history import History
 from minagi.training.measuring import Measuring
 from minagi.training.ours import OURS, ours_of, texts
+from minagi.training.past import past
 from minagi.training.probe import probe
 from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
@@ -125,6 +126,7 @@ class Trainer(Run):
                 "window": self.window.state_dict(),
                 "reader": self.reader.state(),
                 "best": self.guard.best,
+                "growth": self.selection.last,
                 "measured": self.corpus.measured,
                 "held_out": {**self._choice, **self.corpus.choice},
                 "paths": list(dict.fromkeys([*self._paths, *map(str, self.corpus.paths)])),
@@ -146,6 +148,7 @@ class Trainer(Run):
             self._forget_readings()
         self.stepper.signal = GradSignal()
         self.selection.parents.clear()
+        self.selection.remember(ours.get("growth"))
         self._measuring.forget()
         self.sampling.give_up()
 
@@ -164,6 +167,11 @@ class Trainer(Run):
             self.guard.best,
         )  # fmt: skip
         yield from report.found(self.corpus)
+        if not self.start.fresh:
+            yield past(
+                self.checkpoints.history, str(self.engine.store.path), self.steps,
+                self.progress.other_text_until,
+            )  # fmt: skip
         for sentence in self.start.notice.splitlines():
             yield note("run", sentence)
         yield report.window(self.progress, self.window)

@@ -9,6 +9,7 @@ import pytest
 
 from minagi.training import history
 from minagi.training.history import History
+from minagi.training.past import POINTS, past
 
 MODEL = "/models/mine"
 
@@ -113,3 +114,39 @@ def test_a_pipe_or_a_device_in_its_place_holds_nothing_up(tmp_path: Path) -> Non
         history = History(tmp_path / name)
         assert list(history.rows()) == []
         assert history.drop_after(0, "m") == ""
+
+
+HOSTILE = (
+    b"[]", b"{", b"\xff\xfe", b"[" * 9_000, b'{"step": NaN}', b"9" * 9_000, b"x" * 100_000,
+    b'{"step": 1e400, "model": "/models/mine"}', b'{"step": -5, "model": "/models/mine", "loss": 9.5}',
+    b'{"step": 8, "model": "/models/mine", "chars": {}, "loss": [], "val": NaN, "subjects": [1]}',
+    b'{"step": 9, "model": "/models/mine", "loss": "many", "val": true, "subjects": {"a": 3, "b": {}}}',
+)  # fmt: skip
+
+
+def test_the_life_before_this_start_is_bounded_and_survives_any_line(
+    log: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.path.write_bytes(b"\n".join(HOSTILE) + b"\n")
+    for step in range(10, 1010):
+        subjects = {"a": {"val": 3.0 - step / 1e3, "stderr": 0.1}, "b": {"val": None}}
+        figures = {
+            "chars": 100 * step,
+            "loss": 2.0,
+            "val": 1.5,
+            "val_chars": 100 * step - 50,
+            "subjects": subjects,
+        }
+        log.append({**row(step), **figures})
+        log.append({**row(step), "model": "/models/other", "loss": 7.0})
+    told = past(log, MODEL, step=1000, other_text_until=20)
+    assert len(told.points) <= POINTS and told.points[-1] == [100_000.0, 2.0, 1.5, 99_950.0]
+    assert {point[1] for point in told.points} <= {2.0, None}
+    assert told.subjects == {"a": {"nats": 3.0 - 21 / 1e3, "stderr": 0.1}}, "the first of the text read now"
+    assert all(point[2] is None for point in past(log, MODEL, 20, 20).points)
+    monkeypatch.setattr("minagi.training.past.TAIL_BYTES", 1_000)
+    assert 0 < len(past(log, MODEL, 2000, -1).points) < 9
+    log.path.unlink()
+    assert past(log, MODEL, 2000, -1).points == []
+    log.path.mkdir()
+    assert past(log, MODEL, 2000, -1).points == []

@@ -116,3 +116,20 @@ def test_sentences() -> None:
         "Each of the experts 1 and 2 went unused for the whole survival time and was deleted. "
         "The pool stays at 7 experts. No room."
     )
+
+
+def test_why_it_did_not_grow_is_known_after_a_restart(home: Home, session: Session) -> None:
+    said = decide(session, gap=9.0).sentence
+    at = session.chars
+    list(session.checkpoint())
+    drive(session, 1)
+    session.close()
+    again = home.open(OPEN)
+    try:
+        told = next(event for event in again.greet() if isinstance(event, Growth))
+        assert told.sentence == f"Last decided at {at:,} characters: {said}"
+        for held in (None, "x", {"sentence": 3}, {"chars": 5}):
+            again.selection.remember(held)
+            assert again.selection.waiting(again.progress).sentence.startswith("It is decided every")
+    finally:
+        again.close()

@@ -172,6 +172,29 @@ def test_a_new_worker_goes_on_where_the_checkpoint_was() -> None:
     assert state.ending is None
 
 
+def test_a_life_before_this_start_fills_the_curves_and_what_changes_are_counted_from() -> None:
+    points = [
+        [100.0, 3.0, None, 100.0],
+        [200.0, 2.5, 2.7, 150.0],
+        [300.0, 2.4, 2.7, 150.0],
+        "junk",
+        [None],
+        [],
+    ]
+    began = {"letters": {"nats": 2.0, "stderr": 0.3}, "python": {"nats": "x"}, "junk": 3}
+    told = p.Past(points=[*points, [math.nan, 1e400, {}, []]], subjects=began)  # type: ignore[list-item, dict-item]
+    state = fold([fr.hello(fresh=False, step=9, chars=400), fr.corpus(), told])
+    assert [bucket.x for bucket in state.curves.smooth.buckets] == [100, 200, 300]
+    assert [(bucket.x, bucket.last) for bucket in state.curves.held.buckets] == [(150, 2.7)]
+    assert state.curves.marks[-1][:2] == (400.0, "started")
+    now = {"nats": 1.0, "stderr": 0.4, "before": 1.0, "change_stderr": 0.01}
+    state = fold([p.HeldOut(chars=400, nats=1.0, subjects={"letters": now, "python": now})], state)
+    letters, python = (next(s for s in state.subjects if s.name == name) for name in ("letters", "python"))
+    assert (letters.before, letters.noise) == (2.0, 0.5)
+    assert (python.before, python.noise) == (1.0, 0.01)
+    assert fold([told], state).curves is state.curves, "the app saw more of it than the history has"
+
+
 def test_an_end_that_was_asked_for_is_no_death() -> None:
     assert fold([fr.hello(), WorkerEnded(0, (), True)]).link == "ended"
     assert fold([fr.hello(), WorkerEnded(0, (), False)]).link == "ended"

@@ -13,6 +13,7 @@ from tui.styles import MUTED
 
 RAW, SMOOTH, HELD = "$primary", "bold $text-success", "bold $text-warning"
 _MARKS = {
+    "started": ("▸", "bold $text-accent"),
     "saved": ("▴", MUTED),
     "reverted": ("↶", "bold $text-error"),
     "born": ("✶", "$text-accent"),
@@ -91,7 +92,13 @@ def _legend(frame: Frame, width: int) -> Content:
             )
         )
     kinds = {mark.kind for mark in curves.marks}
-    names = (("saved", "saved"), ("reverted", "reverted"), ("born", "born"), ("pruned", "pruned"))
+    names = (
+        ("started", "this start"),
+        ("saved", "saved"),
+        ("reverted", "reverted"),
+        ("born", "born"),
+        ("pruned", "pruned"),
+    )
     items += [
         (4 + rank, line(_MARKS[kind], f" {name}")) for rank, (kind, name) in enumerate(names) if kind in kinds
     ]

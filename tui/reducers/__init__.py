@@ -15,6 +15,7 @@ from tui.state import AppState
 
 _HANDLERS: dict[type[Message], Callable[[AppState, Any, float], AppState]] = {
     protocol.Hello: run.hello,
+    protocol.Past: training.past,
     protocol.CorpusFound: run.corpus,
     protocol.Phase: run.phase,
     protocol.Saved: run.saved,

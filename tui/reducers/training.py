@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from minagi.protocol import HeldOut, Hello, Memory, Metrics, Rate, Reverted, Subjects, Window
+from minagi.protocol import HeldOut, Hello, Memory, Metrics, Past, Rate, Reverted, Subjects, Window
 from tui import words
 from tui.reducers.log import alert, say
 from tui.sanitise import clean_line, number, whole
 from tui.state import MARK_LIMIT, SUBJECT_LIMIT, WORSE_READINGS, AppState, Curves, Gauges, Mark, Subject
 
+PAST_LIMIT = 1_000  # points of the life before this start
 PASS_SECONDS = 60.0  # between two passes that are told: a small folder is read through every second
 
 
@@ -70,6 +72,31 @@ def cut(curves: Curves, chars: float) -> Curves:
     return replace(
         curves, best=best, best_ever=ever, marks=tuple(m for m in curves.marks if m.x <= chars), **shorter
     )
+
+
+def past(state: AppState, event: Past, now: float) -> AppState:
+    """The model's life before this start; where the app saw it itself, its own curves are the better ones."""
+    curves = state.curves
+    subjects = {subject.name: subject for subject in state.subjects}
+    for name, figures in event.subjects.items():
+        nats = number(figures.get("nats")) if isinstance(figures, dict) else None
+        if nats is not None and len(subjects) < SUBJECT_LIMIT:
+            known = subjects.get(name := clean_line(name, 80), Subject(name))
+            subjects[name] = replace(known, first=(nats, number(figures.get("stderr")) or 0.0))
+    state = replace(state, subjects=tuple(subjects.values()))
+    if curves.raw or curves.smooth or curves.held:
+        return state
+    for point in event.points[-PAST_LIMIT:]:
+        if not isinstance(point, list) or len(point) != 4:
+            continue
+        chars, loss, held, at = map(number, point)
+        if chars is not None and loss is not None:
+            curves = replace(curves, smooth=curves.smooth.add(chars, loss))
+        if at is not None and held is not None and at != curves.held.end:
+            curves = replace(curves, held=curves.held.add(at, held))
+    if not curves.smooth and not curves.held:
+        return state
+    return replace(state, curves=marked(curves, Mark(float(state.metrics.chars), "started")))
 
 
 def best_known(curves: Curves, event: Hello | Reverted) -> Curves:
@@ -158,6 +185,9 @@ def _measured(subjects: tuple[Subject, ...], scores: Mapping[str, object]) -> tu
         if before is None:
             before = subject.before if subject.before is not None else held
         noise = number(figures.get("change_stderr", figures.get("stderr")))
+        if subject.first is not None:
+            before, error = subject.first
+            noise = math.hypot(error, number(figures.get("stderr")) or 0.0)
         known[name] = replace(subject, held=held, before=before, noise=noise)
     return tuple(known.values())[:SUBJECT_LIMIT]
 
