@@ -110,7 +110,7 @@ def tell(title: str, story: Story) -> None:
     print(f"Born: {facts['born']}. Deleted: {facts['pruned']}.")
     print(f"Of the window: {facts.get('window')}\n")
     for chars, bits in story.readings:
-        print(f"- {chars:,} characters: {bits:.3f} bits a byte")
+        print(f"- {chars:,} characters: {bits:.3f} bits a character")
     print(
         "\nmemory, MB: "
         + ", ".join(f"{used / 1e6:.0f}" for _, used in memory[:: max(1, len(memory) // 10)])

@@ -35,7 +35,7 @@ Place = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Learnt:
-    """What came of one `read`: how much was read, and how it went. Losses are bits a byte."""
+    """What came of one `read`: how much was read, and how it went. Losses are bits a character."""
 
     steps: int
     chars: int

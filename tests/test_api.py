@@ -47,7 +47,7 @@ def test_the_page_is_true(capsys: pytest.CaptureFixture[str]) -> None:
     assert names["learnt"].steps == 20
     assert names["before"] != names["undo"]
     out = capsys.readouterr().out
-    assert "bits a byte" in out
+    assert "bits a character" in out
     assert "There are no weights at weights/nowhere" in out
 
 

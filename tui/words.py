@@ -55,7 +55,7 @@ def loss(nats: float | None, bits: bool, digits: int = 3) -> str:
 
 def unit(bits: bool) -> str:
     """The name of the unit."""
-    return "bits a byte" if bits else "nats a byte"
+    return "bits a character" if bits else "nats a character"
 
 
 def share(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`minagi bench learn`: bits a byte after so many minutes of training, beside an n-gram table.
+"""`minagi bench learn`: bits a character after so many minutes of training, beside an n-gram table.
 
 The real session trains, with everything a run has: halting, the pool and its paging, the rate that follows
 held-out text. Its clock runs while steps are made, and stands while anything is measured.
@@ -56,13 +56,13 @@ def learn(
     with tempfile.TemporaryDirectory(prefix="minagi-bench-") as folder, products_beside(found):
         found["ngram"] = _floor(data[:split], data[split:], clock)
         floor = found["ngram"]
-        tell(f"n-gram table of order {floor['order']}: {floor['bits_per_byte']:.3f} bits a byte.")
+        tell(f"n-gram table of order {floor['order']}: {floor['bits_per_byte']:.3f} bits a character.")
         session = _opened(Path(folder), data[:split], profile, seed, device, changes or {})
         try:
             for point in _trained(session, points, clock):
                 figures = _scored(session, data[split - 1 : split], data[split:], point)
                 found["minutes"][f"{point['minutes']:g}"] = figures
-                tell(f"{point['minutes']:g} minutes: {figures['bits_per_byte']:.3f} bits a byte.")
+                tell(f"{point['minutes']:g} minutes: {figures['bits_per_byte']:.3f} bits a character.")
             engine = session.engine
             found |= {
                 "characters_per_second": round(session.chars / (points[-1] * 60), 1),
@@ -89,7 +89,7 @@ def _read(text: Path) -> bytes:
 
 
 def _floor(train: bytes, test: bytes, clock: Callable[[], float]) -> dict[str, Any]:
-    """The n-gram tables' bits a byte by order, and the best of them."""
+    """The n-gram tables' bits a character by order, and the best of them."""
     began = clock()
     bits = ngram.bits_per_byte(train, test)
     best = min(range(len(bits)), key=bits.__getitem__)
@@ -142,7 +142,7 @@ def _trained(
 
 
 def _scored(session: Session, lead: bytes, rest: bytes, point: dict[str, Any]) -> dict[str, Any]:
-    """Bits a byte of every byte of `rest`; `lead`, the last byte before it, is only read."""
+    """Bits a character of every byte of `rest`; `lead`, the last byte before it, is only read."""
     score, window = Score(), session.window.context
     ids = np.concatenate([alphabet.encode(lead), alphabet.encode(rest)])
     for nats, size in session.engine.evaluator.every_byte(ids, window):

@@ -213,7 +213,7 @@ BENCHES: dict[str, Bench] = {
         _checkpoint,
     ),
     "learn": Bench(
-        "bits a byte after so many minutes",
+        "bits a character after so many minutes",
         "Train a newborn on the first nine tenths of a text, and score every byte of the rest after 1 and 3\n"
         "minutes of training and at the end, beside a Witten-Bell table of byte n-grams.",
         "minagi bench learn --text book.txt --minutes 3 --threads 2 --json",

@@ -59,4 +59,4 @@ def _line(name: str, figures: Mapping[str, Any]) -> str:
     if nats is None:
         return f"{name}: nothing to score"
     error = "" if stderr is None else f" ± {stderr / LN2:.4f}"
-    return f"{name}: {nats / LN2:.4f}{error} bits a byte, {nats:.4f} nats, {figures.get('bytes')} bytes"
+    return f"{name}: {nats / LN2:.4f}{error} bits a character, {figures.get('bytes')} characters"

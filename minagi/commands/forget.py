@@ -19,6 +19,7 @@ from minagi.hardware import prepare_environment
 from minagi.options import Parser, add_machine, add_settings, count, natural, path, real
 from minagi.protocol import Log, Message
 from minagi.text.collect import check_paths
+from minagi.units import LN2
 from minagi.worker.signals import Signals
 
 CHARS_MAX = 10**9
@@ -30,13 +31,13 @@ SETTINGS = (
     "training.precision", "training.eval_every_chars", "data.weights", "data.held_out", "data.passage",
     "data.eval_chars",
 )  # fmt: skip
-ABOUT = f"""Read a new subject with a copy of a model, and score it and every known subject on the way.
+ABOUT = """Read a new subject with a copy of a model, and score it and every known subject on the way.
 The weights are not changed. Known subjects are what earlier runs read, or what --old names.
 
-gained    nats a byte that the new subject's held-out text got easier
-lost      nats a byte that the known subjects' got harder, each subject counting alike
+gained    bits a character that the new subject's held-out text got easier
+lost      bits a character that the known subjects' got harder, each subject counting alike
 retained  share left of the known subjects' lead over chance: (c - after) / (c - before), where
-          c = ln 256 = {CHANCE:.3f} nats is a guess that takes every byte for as likely as any other
+          c = 8 bits is a guess that takes every character for as likely as any other
 """
 EXAMPLE = """examples:
   minagi forget poems/ --weights my/model --trunk-lr-mult 0.1
@@ -193,8 +194,8 @@ def _follow(study: StudyLike, request: ForgetRequest, signals: Signals) -> None:
 
 
 def _sentence(point: Point) -> str:
-    new, known = point.new.nats, point.known_nats
-    return f"After {point.chars:,} characters: new {new:.3f}, known {known:.3f} nats a byte."
+    new, known = point.new.nats / LN2, point.known_nats / LN2
+    return f"After {point.chars:,} characters: new {new:.3f}, known {known:.3f} bits a character."
 
 
 def _tell(points: list[Point], new: str) -> None:
@@ -205,18 +206,18 @@ def _tell(points: list[Point], new: str) -> None:
         found = cost(points[0], point)
         ratio, retained = found.gained_per_lost, found.retained
         table.add_row(
-            f"{point.chars:,}", f"{point.new.nats:.3f}", f"{point.known_nats:.3f}",
-            f"{found.gained.nats:+.3f}", f"{found.lost.nats:+.3f}",
+            f"{point.chars:,}", f"{point.new.nats / LN2:.3f}", f"{point.known_nats / LN2:.3f}",
+            f"{found.gained.nats / LN2:+.3f}", f"{found.lost.nats / LN2:+.3f}",
             "" if ratio is None else f"{ratio:.2f}", "" if retained is None else f"{retained:.1%}",
         )  # fmt: skip
     put_table(table)
     found = cost(points[0], points[-1])
     for name, change in found.subjects.items() if len(found.subjects) > 1 else ():
-        put(f"lost on {harmless(name)}: {_shown(change)} nats a byte")
-    put(f"gained on {harmless(new)}: {_shown(found.gained)} nats a byte")
-    put(f"lost on what was known: {_shown(found.lost)} nats a byte")
+        put(f"lost on {harmless(name)}: {_shown(change)} bits a character")
+    put(f"gained on {harmless(new)}: {_shown(found.gained)} bits a character")
+    put(f"lost on what was known: {_shown(found.lost)} bits a character")
 
 
 def _shown(change: Change) -> str:
-    error = "" if change.stderr is None else f" ± {change.stderr:.3f}"
-    return f"{change.nats:+.3f}{error}"
+    error = "" if change.stderr is None else f" ± {change.stderr / LN2:.3f}"
+    return f"{change.nats / LN2:+.3f}{error}"

@@ -27,7 +27,7 @@ def parser() -> Parser:
         prog="minagi history",
         usage="%(prog)s [--weights DIR] [--history FILE] [--last N] [--json]",
         description="Show a run as a table: of minagi read, one line a checkpoint; of minagi stream, one\n"
-        "line an event. Losses are in bits a byte. A history may hold several models; shown is the\n"
+        "line an event. Losses are in bits a character. A history may hold several models; shown is the\n"
         "one written last, or that of --weights.",
         epilog=EXAMPLE,
     )

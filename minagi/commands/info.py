@@ -86,7 +86,7 @@ def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:
     put(
         "held-out     not measured"
         if bits is None
-        else f"held-out     {bits:.4f} bits a byte, when last read"
+        else f"held-out     {bits:.4f} bits a character, when last read"
     )
     put(f"on disk      {found['bytes'] / 2**20:,.1f} MiB")
     put(f"snapshots    {len(found['snapshots'])}")

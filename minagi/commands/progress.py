@@ -103,7 +103,7 @@ class ProgressChannel:
             self._first_step = metrics.step - 1
         nats = metrics.loss_smooth if metrics.loss_smooth is not None else metrics.loss
         parts = [
-            _figure("loss {:.3f} bits a byte", nats and nats / LN2),
+            _figure("loss {:.3f} bits a character", nats and nats / LN2),
             _figure("held-out {:.3f}", self._held_out.bits_per_byte),
             f"{metrics.session_chars:,} characters read",
             _figure("{:,.0f}/s", metrics.chars_per_second),
@@ -151,7 +151,7 @@ def sentence(message: Message) -> str:
         bits = message.nats / LN2 if message.bits_per_byte is None else message.bits_per_byte
         error = _figure(" ± {:.3f}", message.stderr and message.stderr / LN2)
         best = ", the best so far" if message.best else ""
-        return f"Held-out: {bits:.3f}{error} bits a byte after {message.chars:,} characters{best}."
+        return f"Held-out: {bits:.3f}{error} bits a character after {message.chars:,} characters{best}."
     if isinstance(message, protocol.Sampled):
         return _sampled(message)
     if isinstance(message, protocol.Saved):
@@ -169,7 +169,7 @@ def sentence(message: Message) -> str:
 
 
 def comparison(held_out: protocol.HeldOut) -> str:
-    """What reading changed, subject by subject, in bits a byte: a table, or "" where nothing was measured."""
+    """What reading changed, subject by subject, in bits a character: a table, or "" if there is none."""
     rows = []
     for name, score in {**held_out.subjects, **held_out.elsewhere}.items():
         now, before, error = score.get("nats"), score.get("before"), score.get("change_stderr")
@@ -178,7 +178,7 @@ def comparison(held_out: protocol.HeldOut) -> str:
             rows.append((name, f"{before / LN2:.3f}", f"{now / LN2:.3f}", change))
     if not rows:
         return ""
-    rows.insert(0, ("held-out, bits a byte", "before", "now", "change"))
+    rows.insert(0, ("held-out, bits a character", "before", "now", "change"))
     return "\n".join(aligned(rows))
 
 

@@ -26,7 +26,7 @@ def parser() -> Parser:
         prog="minagi snapshots",
         usage="%(prog)s [DIR] [--delete ID] [--json]",
         description="List the kept checkpoints of a model, newest first. Named ones stay until deleted.\n"
-        "Held-out is the last reading before each one, in bits a byte (in JSON: held_out, in nats, too).",
+        "Held-out is the last reading before each, in bits a character (in JSON: held_out, in nats, too).",
         epilog=EXAMPLE,
     )
     made.add_argument(
@@ -57,7 +57,11 @@ def main(argv: Sequence[str]) -> int:
         return EXIT_OK
     for info in kept:
         put(told(info))
-    say("Held-out is the last reading before each, in bits a byte." if kept else "No snapshot is kept yet.")
+    say(
+        "Held-out is the last reading before each, in bits a character."
+        if kept
+        else "No snapshot is kept yet."
+    )
     return EXIT_OK
 
 

@@ -82,7 +82,7 @@ class Model:
         100_000, "characters read between two steps of growth", low=1, high=_MANY
     )
     context_gain_min: float = _key(
-        0.015, "nats a longer window must gain for it to grow", low=-100.0, high=100.0
+        0.015, "nats (of 1.443 bits) a longer window must gain for it to grow", low=-100.0, high=100.0
     )
     context_every_chars: int = _key(
         65_536, "characters over which evidence for growth is gathered", low=1, high=_MANY

@@ -62,7 +62,7 @@ def _progress(figure: Figure, run: Run, last: float) -> None:
     for axes, since, log in ((whole, 0.0, True), (recent, run.chars - last * MILLION, False)):
         _line(axes, run.train.since(since), "train", log, color="tab:blue", alpha=0.8)
         _line(axes, run.held_out.since(since), "held-out", log, color="tab:orange", marker=".")
-        _labelled(axes, "loss, bits a byte", log)
+        _labelled(axes, "loss, bits a character", log)
     whole.set_title("All of it")
     recent.set_title(f"The last {last:g} million characters")
     _best(whole, run.held_out)
@@ -77,7 +77,7 @@ def _dashboard(figure: Figure, run: Run, last: float) -> None:
         _line(subjects, curve, _plain(name), band=True, marker=".")
     left = len(changed) - SUBJECTS_DRAWN
     subjects.set_title("Held-out by subject" + (f" ({left} more not drawn)" if left > 0 else ""))
-    _labelled(subjects, "bits a byte")
+    _labelled(subjects, "bits a character")
     for axes, curve, title, unit in (
         (experts, run.experts, "Experts", ""),
         (window, run.window, "Window", "characters"),

@@ -60,7 +60,7 @@ class Curve:
 
 @dataclass
 class Run:
-    """One model's rows. Losses are in bits a byte, as the app shows them."""
+    """One model's rows. Losses are in bits a character, as the app shows them."""
 
     model: str = ""
     stream: bool = False

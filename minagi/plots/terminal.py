@@ -48,7 +48,7 @@ def drawn(run: Run, look: Look) -> str:
     line = "." if look.ascii_only else "braille"
     charts = [
         _chart(
-            "Loss, bits a byte", [Part("train", run.train, line), Part("held-out", run.held_out, "o")],
+            "Loss, bits a character", [Part("train", run.train, line), Part("held-out", run.held_out, "o")],
             look, 16, log=True,
         ),
         _subjects(run, look),
@@ -67,7 +67,7 @@ def _subjects(run: Run, look: Look) -> str:
     parts = [Part(name, curve, letter) for letter, (name, curve) in zip(_LETTERS, chosen, strict=False)]
     left = len(curves) - len(parts)
     more = f", {left} more not drawn" if left else ""
-    return _chart(f"Held-out by subject, bits a byte{more}", parts, look, 14)
+    return _chart(f"Held-out by subject, bits a character{more}", parts, look, 14)
 
 
 def _chart(title: str, parts: list[Part], look: Look, height: int, log: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minagi.pool.lifetime import Lifetime
+from minagi.units import LN2
 
 GB = 1e9
 
@@ -89,7 +90,7 @@ def _fits(limits: Limits, lifetime: Lifetime, now: Situation) -> str:
 def _honest(limits: Limits, lifetime: Lifetime, now: Situation) -> str:
     if limits.max_gap and now.gap is not None and now.gap >= limits.max_gap:
         return (
-            f"More experts would only learn by heart: held-out loss is {now.gap:.2f} nats above train loss, "
-            f"and growth.max_gap allows {limits.max_gap:g}."
+            f"More experts would only learn by heart: held-out loss is {now.gap / LN2:.2f} bits above train "
+            f"loss, and growth.max_gap allows {limits.max_gap / LN2:.2f} ({limits.max_gap:g} nats)."
         )
     return ""

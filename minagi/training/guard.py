@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from minagi.units import LN2
+
 SKIPS_RUNNING = 3  # non-finite steps running that send the run back
 
 
@@ -53,7 +55,10 @@ class Guard:
     def held_out(self, nats: float) -> Rescue | None:
         """Judge a held-out reading. None while all is well; `best` follows a lower one."""
         if self.best is not None and not nats <= self._factor * self.best:
-            why = f"held-out went to {nats:.3f} nats, over {self._factor:g} times the best of {self.best:.3f}"
+            why = (
+                f"held-out went to {nats / LN2:.3f} bits a character, over {self._factor:g} times the best "
+                f"of {self.best / LN2:.3f}"
+            )
             return self._back(why, "best", True)
         if not math.isfinite(nats):
             return self._back("held-out is not a finite number", "last", True)

@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 from minagi.finite import number
+from minagi.units import LN2
 
 WARMUP_STEPS = 100  # optimiser steps of a model's life
 FACTOR_MIN, FACTOR_MAX = 0.01, 1.0
@@ -194,7 +195,8 @@ class RateControl:
             self._aside = nats
             return self._keep(
                 "set-aside",
-                f"Held-out jumped from {self._last:.3f} to {nats:.3f}; set aside until the next reading.",
+                f"Held-out jumped from {self._last / LN2:.3f} to {nats / LN2:.3f} bits a character; set "
+                "aside until the next reading.",
                 notable=True,
             )
         return self._judge(nats, stderr, note)
@@ -219,15 +221,15 @@ class RateControl:
 
     def _new_regime(self, nats: float, stderr: float) -> RateMove:
         """The jump stayed: other text, other ground. Learn faster, and judge from here on."""
-        before = self._last
+        before = (self._last or 0.0) / LN2
         self.factor = self._told = min(FACTOR_MAX, 2 * self.factor)
         self._forget()
         self._take(nats, stderr)
         return RateMove(
             self.factor,
             None,
-            f"Held-out stayed above its {before:.3f} of before the jump ({nats:.3f} now): a new regime; "
-            f"the rate goes to {self.factor:.2f} of full and is judged afresh.",
+            f"Held-out stayed above its {before:.3f} bits a character of before the jump "
+            f"({nats / LN2:.3f} now): a new regime; the rate goes to {self.factor:.2f} of full and is judged afresh.",
             True,
             "regime",
         )

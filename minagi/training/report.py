@@ -219,7 +219,7 @@ def reckoning(held_out: protocol.HeldOut) -> Iterator[protocol.Log]:
             change = f"{(now - before) / LN2:+.3f} ± {error / LN2:.3f}"
             text = (
                 f"Reading cost ground in {name}: its held-out text went from {before / LN2:.3f} to "
-                f"{now / LN2:.3f} bits a byte ({change})."
+                f"{now / LN2:.3f} bits a character ({change})."
             )
             yield protocol.Log(at=time.time(), level="warning", topic="held-out", text=text)
     if gained and not cost:

@@ -176,23 +176,24 @@ def heading(
 ) -> str:
     """The figures of the moment, a line each."""
     share = "" if pulse.corpus_share is None else f" ({pulse.corpus_share:.1%} of the corpus)"
-    gain = "not measured yet" if window.gain is None else f"{window.gain:+.4f} nats"
+    gain = "not measured yet" if window.gain is None else f"{window.gain / LN2:+.4f} bits"
     lines = [
         f"time      {time.strftime('%Y-%m-%d %H:%M:%S')}",
         f"model     {harmless(model)}",
         f"read      step {pulse.step:,}, {pulse.chars:,} characters{share}",
-        f"window    {pulse.context:,} characters; gain deep in it {gain}, {window.gain_min:g} needed to grow",
+        f"window    {pulse.context:,} characters; looking back gains {gain}, "
+        f"{window.gain_min / LN2:.4f} needed",
         f"reads     {_shown(pulse.chars_per_second, ',.0f')} characters a second",
         f"gradient  norm {_shown(pulse.grad_norm, '.3f')}, clipped at {clip:g}",
-        f"train     {_shown(pulse.loss_smooth, '.4f')} nats a byte",
+        f"train     {_bits(pulse.loss_smooth, '.4f')} bits a character",
     ]
     if held_out is None or held_out.nats is None:
         lines.append("held-out  not measured yet")
     else:
         perplexity = _shown(math.exp(min(held_out.nats, 700.0)), ",.2f")
         lines.append(
-            f"held-out  {_measured(held_out.nats, held_out.stderr)}, perplexity {perplexity} a byte, "
-            f"gap to train {_shown(held_out.gap, '+.4f')} nats, at step {held_out.step:,}"
+            f"held-out  {_measured(held_out.nats, held_out.stderr)}, perplexity {perplexity}, "
+            f"gap to train {_bits(held_out.gap, '+.4f')} bits, at step {held_out.step:,}"
         )
         for name, score in held_out.subjects.items():
             lines.append(f"          {_measured(score.get('nats'), score.get('stderr'))}  {harmless(name)}")
@@ -204,7 +205,11 @@ def heading(
 def _measured(nats: float | None, stderr: float | None) -> str:
     if nats is None:
         return "not measured"
-    return f"{nats:.4f} ± {_shown(stderr, '.4f')} nats, {nats / LN2:.3f} bits a byte"
+    return f"{_bits(nats, '.4f')} ± {_bits(stderr, '.4f')} bits a character"
+
+
+def _bits(nats: float | None, form: str) -> str:
+    return _shown(None if nats is None else nats / LN2, form)
 
 
 def _shown(value: float | None, form: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minagi.finite import number
+from minagi.units import LN2
 
 PIECES_MIN = 8  # measurements of each part before a batch of evidence is judged
 
@@ -107,8 +108,9 @@ class WindowGrowth:
     def _sentence(self, grew: int) -> str:
         gained = "nothing measured"
         if self.gain is not None:
-            gained = f"{self.gain:+.{self._digits(self.gain)}f} nats gained deep in it"
-        need = f"({gained}; {self.gain_min:g} needed)"
+            gain = self.gain / LN2
+            gained = f"looking back gains {gain:+.{self._digits(gain)}f} bits a character"
+        need = f"({gained}; {self.gain_min / LN2:.3g} needed)"
         if grew:
             return f"The window grew by {grew} to {self.context} characters {need}."
         if self.context >= self.ceiling:
@@ -121,7 +123,8 @@ class WindowGrowth:
         """As many as tell on which side of what is needed `gain` lies."""
         for digits in range(3, 8):
             shown = round(gain, digits)
-            if shown != self.gain_min and (shown > self.gain_min) == (gain > self.gain_min):
+            least = float(f"{self.gain_min / LN2:.3g}")  # as it is shown
+            if shown != least and (shown > least) == (gain > self.gain_min / LN2):
                 return digits
         return 8
 

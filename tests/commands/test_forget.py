@@ -70,15 +70,15 @@ def test_a_table_of_points_and_what_came_of_it(here: Path, capsys: pytest.Captur
     out, err = capsys.readouterr()
     lines = [line.split() for line in out.splitlines()]
     assert lines[0] == ["new", "read", "new", "known", "gained", "lost", "gained/lost", "retained"]
-    assert lines[1] == ["0", "3.000", "1.500", "+0.000", "+0.000", "100.0%"]
-    assert lines[3] == ["100,000", "2.000", "1.700", "+1.000", "+0.200", "5.00", "95.1%"]
+    assert lines[1] == ["0", "4.328", "2.164", "+0.000", "+0.000", "100.0%"]
+    assert lines[3] == ["100,000", "2.885", "2.453", "+1.443", "+0.289", "5.00", "95.1%"]
     assert out.splitlines()[4:] == [
-        "lost on a: +0.250 ± 0.000 nats a byte",
-        "lost on b: +0.150 ± 0.000 nats a byte",
-        "gained on poems\ufffd[2J: +1.000 ± 0.000 nats a byte",
-        "lost on what was known: +0.200 ± 0.000 nats a byte",
+        "lost on a: +0.361 ± 0.000 bits a character",
+        "lost on b: +0.216 ± 0.000 bits a character",
+        "gained on poems\ufffd[2J: +1.443 ± 0.000 bits a character",
+        "lost on what was known: +0.289 ± 0.000 bits a character",
     ]
-    assert "After 50,000 characters: new 2.500, known 1.600 nats a byte.\n" in err
+    assert "After 50,000 characters: new 3.607, known 2.308 bits a character.\n" in err
     assert "vanished" in err and "not worth telling" not in err
     assert "\x1b" not in out + err
 

@@ -80,7 +80,7 @@ def test_charts_without_escapes_into_a_pipe(history: Path, capsys: pytest.Captur
     status, out, err = run(capsys, "plot", "--history", str(history), "--width", "60")
     assert status == 0 and "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 60
-    assert "holds 2 models" in err and "Loss, bits a byte" in out
+    assert "holds 2 models" in err and "Loss, bits a character" in out
 
 
 def test_pictures(history: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,7 +170,8 @@ def test_the_story_of_a_run_is_told_in_sentences(terminal: bool) -> None:
     for words in (
         "w at step 5: 1,234,567 parameters, 1 expert,", "dry run", "1 file with 1,000 characters",
         "in 2 subjects",
-        "Held-out: 2.164 ± 0.014 bits a byte after 500 characters, the best so far.", "It grew.", "Raised.",
+        "Held-out: 2.164 ± 0.014 bits a character after 500 characters, the best so far.", "It grew.",
+        "Raised.",
         "One was born.", "Saved as 'mine' at step 6", "Back at snapshot 3, step 6.", "Back at step 6.",
         "everything is saved", "The cpu profile was chosen.", "It diverged.",
         "a: after …'Dear x' it writes 'and",
@@ -198,7 +199,7 @@ def test_plain_figures_come_every_ten_seconds() -> None:
         channel.send(protocol.Metrics(step=step, session_chars=step * 10, loss_smooth=2.0))
         now[0] += 1.0
     assert out.getvalue().splitlines() == [
-        f"Step {n}: loss 2.885 bits a byte · {n * 10} characters read" for n in (0, 10, 20)
+        f"Step {n}: loss 2.885 bits a character · {n * 10} characters read" for n in (0, 10, 20)
     ]
 
 

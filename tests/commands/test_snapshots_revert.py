@@ -80,9 +80,9 @@ def test_figures_are_in_bits_as_in_the_app_and_their_unit_is_named(
     assert cli.main(["snapshots", str(model)]) == 0
     shown = capsys.readouterr()
     assert f"held-out {nats / math.log(2):.4f} bits" in shown.out
-    assert "last reading before each, in bits a byte" in shown.err
+    assert "last reading before each, in bits a character" in shown.err
     assert cli.main(["info", str(model)]) == 0
-    assert f"{nats / math.log(2):.4f} bits a byte, when last read" in capsys.readouterr().out
+    assert f"{nats / math.log(2):.4f} bits a character, when last read" in capsys.readouterr().out
 
 
 def test_a_snapshot_without_a_name_says_how_it_came_about(

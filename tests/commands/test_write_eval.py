@@ -149,7 +149,7 @@ def test_eval_in_words(reader: FakeReader, capsys: pytest.CaptureFixture[str]) -
     reader.figures |= {"stderr": 0.01, "subjects": {"a\x1b": part, "b": {**part, "nats": None}}}
     assert evaluate.main(["text.txt", "--weights", "w"], opener(reader)) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "all: 2.1640 ± 0.0144 bits a byte, 1.5000 nats, 99 bytes"
+    assert lines[0] == "all: 2.1640 ± 0.0144 bits a character, 99 characters"
     assert lines[1].startswith("a\ufffd: 1.4427")
     assert lines[2] == "b: nothing to score"
     assert lines[3] == "context: 256"

@@ -14,7 +14,8 @@ def last(rows: list) -> Run:
 def test_every_chart_has_its_title_and_its_last_value() -> None:
     text = drawn(last(read_rows(30)), Look(80))
     for words in (
-        "Loss, bits a byte", "train  2.", "held-out  2.", "Held-out by subject", "a letters", "b logbook",
+        "Loss, bits a character", "train  2.", "held-out  2.", "Held-out by subject", "a letters",
+        "b logbook",
         "Experts: 7", "Window, characters: 286", "Learning rate, factor: 0.97", "100k",
     ):  # fmt: skip
         assert words in text

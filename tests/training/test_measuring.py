@@ -77,7 +77,7 @@ def held_out(**subjects: tuple[float | None, float | None, float | None]) -> pro
 def test_what_got_worse_beyond_its_error_is_named() -> None:
     (log,) = reckoning(held_out(worse=(1.0, 1.2, 0.05), unsure=(1.0, 1.02, 0.05), better=(1.0, 0.5, 0.1)))
     assert log.level == "warning" and log.topic == "held-out"
-    words = "Reading cost ground in worse: its held-out text went from 1.443 to 1.731 bits a byte"
+    words = "Reading cost ground in worse: its held-out text went from 1.443 to 1.731 bits a character"
     assert log.text == f"{words} (+0.289 ± 0.072)."
 
 

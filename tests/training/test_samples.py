@@ -61,10 +61,10 @@ def test_every_figure_is_there() -> None:
     said = heading("/models/mine", pulse, window, 1.0, held_out, rate)
     for part in (
         "/models/mine", "step 1,234", "56,789 characters (12.5% of the corpus)", "300 characters",
-        "+0.0200 nats", "0.015 needed", "4,321 characters a second",
-        "norm 0.500, clipped at 1", "1.5000 nats",
-        "1.3863 ± 0.0100 nats, 2.000 bits a byte, perplexity 4.00", "gap to train +0.1000", "step 1,200",
-        "0.6931 ± 0.0200 nats, 1.000 bits a byte  letters", "not measured  empty", "factor 0.750",
+        "+0.0289 bits", "0.0216 needed", "4,321 characters a second",
+        "norm 0.500, clipped at 1", "2.1640 bits a character",
+        "2.0000 ± 0.0144 bits a character, perplexity 4.00", "gap to train +0.1443 bits", "step 1,200",
+        "1.0000 ± 0.0289 bits a character  letters", "not measured  empty", "factor 0.750",
         "evidence +2.50. Held-out keeps falling.",
     ):  # fmt: skip
         assert part in said, part
@@ -123,7 +123,7 @@ def test_samples_are_told_and_kept(home: Home) -> None:
     assert first.samples[0]["prompt"] == told[-1].samples[0]["prompt"], "so that one can compare"
     pages = text(home).split("=" * 78)[1:]
     assert len(pages) == len(told)
-    assert "--- letters" in pages[-1] and "--- logbook" in pages[-1] and "bits a byte" in pages[-1]
+    assert "--- letters" in pages[-1] and "--- logbook" in pages[-1] and "bits a character" in pages[-1]
 
 
 def test_only_raw(home: Home) -> None:

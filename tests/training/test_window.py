@@ -77,10 +77,10 @@ def test_a_gain_that_just_reaches_what_is_needed_is_not_enough() -> None:
     assert (window.gain, window.context) == (0.25, 64)
 
 
-@pytest.mark.parametrize(("deep", "told"), [(1.98504, "+0.01496"), (1.98496, "+0.01504"), (1.9, "+0.100")])
+@pytest.mark.parametrize(("deep", "told"), [(1.98504, "+0.02158"), (1.98496, "+0.022"), (1.9, "+0.144")])
 def test_the_gain_is_told_with_digits_enough_to_bear_the_sentence_out(deep: float, told: str) -> None:
     (move,) = feed(growth(), 2.0, deep, range(32, 300, 32))
-    assert f"({told} nats gained deep in it; 0.015 needed)" in move.sentence
+    assert f"(looking back gains {told} bits a character; 0.0216 needed)" in move.sentence
 
 
 def test_a_cadence_shorter_than_a_step_grows_as_often_as_it_came_due() -> None:

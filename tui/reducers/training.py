@@ -147,7 +147,7 @@ def held_out(state: AppState, event: HeldOut, now: float) -> AppState:
         curves = replace(curves, best=(x, event.nats), best_ever=event.best)
     subjects = _measured(state.subjects, {**event.elsewhere, **event.subjects})
     state = replace(state, held_out=event, curves=curves, subjects=subjects)
-    text = f"Held-out {words.loss(event.nats, True)} bits a byte"
+    text = f"Held-out {words.loss(event.nats, True)} bits a character"
     if event.stderr:
         text += f" ± {words.loss(event.stderr, True)}"
     if event.best:
@@ -168,7 +168,7 @@ def _judged(state: AppState, nats: float, error: float, now: float) -> AppState:
     read = f": the text has been read {share:.1f} times" if share is not None and share >= 1 else ""
     text = (
         f"Held-out got worse: the last {worse} readings lie above the best of {words.loss(best[1], True)} "
-        f"bits a byte{read}; give it more text, or go back to the best checkpoint"
+        f"bits a character{read}; give it more text, or go back to the best checkpoint"
     )
     return alert(say(state, now, "held-out", text, "warning"), "warning", text)
 

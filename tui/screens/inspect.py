@@ -265,7 +265,7 @@ def _whole(found: Inspected, most: int, bits: bool, width: int) -> Content:
         items = [(0, told), (1, line((rows, MUTED)))]
     if known:
         mean = sum(known) / found.bytes
-        items.append((1, line((f"{words.loss(mean, bits, 2)} {words.unit(bits)}", MUTED))))
+        items.append((1, line((f"{words.loss(mean, bits, 2)} {'bits' if bits else 'nats'} a byte", MUTED))))
     if 1 < most < len(DIGITS) and most <= 12:
         legend = [(digit(row), shade(row, most)) for row in range(1, most + 1)]
         items.append((2, line(("rows ", MUTED), *legend)))
