@@ -229,7 +229,8 @@ class RateControl:
             self.factor,
             None,
             f"Held-out stayed above its {before:.3f} bits a character of before the jump "
-            f"({nats / LN2:.3f} now): a new regime; the rate goes to {self.factor:.2f} of full and is judged afresh.",
+            f"({nats / LN2:.3f} now): a new regime; the rate goes to {self.factor:.2f} of full and is "
+            "judged afresh.",
             True,
             "regime",
         )
