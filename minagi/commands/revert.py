@@ -7,7 +7,7 @@ from datetime import datetime
 
 from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import harmless, put_json, say
-from minagi.errors import EXIT_OK, WeightsError
+from minagi.errors import EXIT_OK
 from minagi.options import Parser
 from minagi.weights import Store
 
@@ -21,7 +21,8 @@ def parser() -> Parser:
         prog="minagi revert",
         usage="%(prog)s [DIR] --to ID [--json]",
         description="Make a model what it was at a snapshot, given by id or by name. The present is "
-        "kept as a snapshot first, so this can be undone; a damaged directory can be reverted too.",
+        "kept as a snapshot, if it is not one already, so this can be undone; a damaged directory can be "
+        "reverted too.",
         epilog=EXAMPLE,
     )
     made.add_argument("--to", metavar="ID", required=True, help="id or name, see: minagi snapshots DIR")
@@ -34,14 +35,11 @@ def main(argv: Sequence[str]) -> int:
     """Keep the present, go back."""
     arguments = parser().parse(argv)
     weights = directory_of(arguments)
-    undo = ""
     with Store.open(weights, write=True, role="revert", repair=True) as store:
         target = store.find(arguments.to)
-        try:
-            undo = store.keep(kind="before-revert").id
-        except WeightsError as error:  # a damaged present cannot be kept
-            say(f"The present could not be kept, so this cannot be undone: {error}")
-        store.revert(target.id)
+        undo, fault = store.revert(target.id)
+    if fault is not None:
+        say(f"The present could not be kept, so this cannot be undone: {fault}")
     if arguments.json:
         put_json({"snapshot": target.id, "undo": undo})
     else:

@@ -221,13 +221,11 @@ class Checkpoints:
                 )
             store.forget_spilled()
         else:
-            present = store.present().id
-            target = self._find(to, present)
-            undo = present if target != present else ""
-            if progress.unsaved_chars > 0:
-                undo = yield from self._keep_present(reason)
+            target = self._find(to, store.present().id)
+            kept = progress.unsaved_chars == 0 or (yield from self._keep_present(reason))
             with self.guarded():
-                store.revert(target)
+                left = store.revert(target)
+            undo = left.undo if kept else ""
         self.engine.reload()
         restore(store.manifest)
         self.measure_disk()
@@ -242,19 +240,19 @@ class Checkpoints:
             reason=reason,
         )
 
-    def _keep_present(self, reason: str) -> Generator[Message, None, str]:
-        """Save what is about to be left; the id to come back to it by. A run that goes back by itself, from
-        a present too broken to be saved, goes back all the same."""
+    def _keep_present(self, reason: str) -> Generator[Message, None, bool]:
+        """Save what is about to be left. A run that goes back by itself, from a present too broken to be
+        saved, goes back all the same; False then."""
         try:
-            info = self.engine.store.checkpoint(self.engine.state(self._gather()), kind="before-revert")
+            self.engine.store.checkpoint(self.engine.state(self._gather()), kind="before-revert")
         except WeightsError as error:
             if reason == ASKED:
                 raise
             yield _log("warning", f"What was learned since the last checkpoint is lost: {error}")
-            return ""
+            return False
         self.engine.settle()
         self.progress.saved_chars = self.progress.chars
-        return info.id
+        return True
 
     def _find(self, to: str, present: str) -> str:
         """The id of the snapshot meant by `to`; `present` is the last checkpoint's."""

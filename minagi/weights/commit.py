@@ -82,10 +82,10 @@ def keep_present(places: Places, model: layout.Model, kind: str, name: str, at: 
     return Snapshot(folder, sealed.info, sealed.files)
 
 
-def kept_present(places: Places, model: layout.Model) -> Snapshot:
-    """The snapshot that the files in place are; made, of links alone, if there is none."""
+def kept_present(places: Places, model: layout.Model, kind: str = "auto") -> Snapshot:
+    """The snapshot that the files in place are; made as one of `kind`, of links alone, if there is none."""
     at = (places.root / layout.MANIFEST).stat().st_mtime
-    return found_present(places, model) or keep_present(places, model, "auto", "", at)
+    return found_present(places, model) or keep_present(places, model, kind, "", at)
 
 
 def found_present(places: Places, model: layout.Model) -> Snapshot | None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from minagi.errors import UsageError, WeightsError
 from minagi.weights import commit, files, layout, snapshots
@@ -24,6 +24,13 @@ from minagi.weights.spill import SpillArea, Spilled
 from minagi.weights.tensors import Arrays, ExpertRecord, Optim, as_written
 from minagi.weights.view import View, load, look, remedied
 from minagi.weights.writing import CheckpointState, Previous, build
+
+
+class Left(NamedTuple):
+    """What became of the state that a revert left."""
+
+    undo: str = ""  # the snapshot that has it; "" where nothing changed by going back, or none could be made
+    fault: WeightsError | None = None  # why none could
 
 
 class Store:
@@ -326,19 +333,19 @@ class Store:
                 self._standing = "" if kept is None else kept.info.id
         return self._standing
 
-    def revert(self, snapshot_id: str) -> None:
+    def revert(self, snapshot_id: str) -> Left:
         """Makes the directory what it was at a snapshot, given by id or by name; "" forgets only what was
         spilled since the last checkpoint. UsageError when there is no such snapshot and WeightsError when it
         is damaged: nothing has changed then.
 
-        The present is not lost: unless a snapshot of it is kept already, one is made.
+        The present is not lost: unless a snapshot of it is kept already, one is made, if its files are sound.
         """
+        left = Left()
         with self._changing("revert the model") as spill:
             self._settle()
             if snapshot_id:
                 target = self._sound(snapshot_id)
-                with suppress(WeightsError):  # a damaged present cannot be kept
-                    self._kept_present()
+                left = self._leave(target)
                 # A file in place that only looks the same may be the damaged one, so all of them come back.
                 other = [n for n in target.files if not snapshots.shared(self.path / n, target, n)]
                 self._commit(target, other, self._files() - set(target.files))
@@ -346,6 +353,17 @@ class Store:
                 self._standing = target.info.id
             self._handed = {}
             spill.clear()
+        return left
+
+    def _leave(self, target: Snapshot) -> Left:
+        """Keep the present before it becomes `target`."""
+        if self._fault is not None:
+            return Left(fault=self._fault)
+        try:
+            kept = self._kept_present("before-revert")
+        except WeightsError as error:
+            return Left(fault=error)
+        return Left("" if kept is None or kept.info.id == target.info.id else kept.info.id)
 
     def delete_snapshot(self, snapshot_id: str) -> None:
         """Removes a snapshot, given by id or by name. The model as it is never changes by this."""
@@ -388,11 +406,12 @@ class Store:
             self._unsettled = True
             raise
 
-    def _kept_present(self) -> Snapshot | None:
-        """The snapshot that the files in place are, made if there is none; None without a model."""
+    def _kept_present(self, kind: str = "auto") -> Snapshot | None:
+        """The snapshot that the files in place are, made as one of `kind` if there is none; None without a
+        model."""
         if self._view is None or self._view.model is None or self._fault is not None:
             return None
-        return commit.kept_present(self._places, self._view.model)
+        return commit.kept_present(self._places, self._view.model, kind)
 
     def _files(self) -> set[str]:
         """The files that are the model's: by its manifest, or, if that cannot be read, by the snapshots."""

@@ -36,13 +36,24 @@ def test_listing_reverting_and_deleting(model: Path, capsys: pytest.CaptureFixtu
     assert [info["name"] for info in kept] == ["spring"]
     assert cli.main(["snapshots", str(model)]) == 0
     assert "spring" in capsys.readouterr().out
-    went = _json(capsys, "revert", str(model), "--to", "spring")
-    assert went["snapshot"] == kept[0]["id"]
-    assert went["undo"]
+    assert _json(capsys, "revert", str(model), "--to", "spring") == {"snapshot": kept[0]["id"], "undo": ""}
     assert cli.main(["snapshots", str(model), "--delete", "spring"]) == 0
     capsys.readouterr()
     names = [info["name"] for info in _json(capsys, "snapshots", str(model))["snapshots"]]
     assert "spring" not in names
+
+
+def test_going_to_and_fro_keeps_every_state_once(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest = {**json.loads((model / "manifest.json").read_text()), "val": 2.5}
+    (model / "manifest.json").unlink()  # the snapshot has its own name for the old one
+    (model / "manifest.json").write_text(json.dumps(manifest))
+    went = _json(capsys, "revert", str(model), "--to", "spring")
+    for _ in range(3):
+        back = _json(capsys, "revert", str(model), "--to", went["undo"])
+        assert json.loads((model / "manifest.json").read_text())["val"] == 2.5
+        assert _json(capsys, "revert", str(model), "--to", back["undo"]) == went
+    kept = [info["kind"] for info in _json(capsys, "snapshots", str(model))["snapshots"]]
+    assert kept == ["before-revert", "named"]
 
 
 def test_a_damaged_model_goes_back(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
