@@ -255,6 +255,11 @@ async def test_control_c_hints_once_and_saves_twice() -> None:
         app.clock.now += 5
         await press(pilot, "ctrl+c")
         assert fake.closed == []
+        app.clock.now -= 3600  # the clock is set back: neither the hint nor what it waits for lasts an hour
+        app.tick()
+        assert not app._desk.notice.display
+        await press(pilot, "ctrl+c")
+        assert fake.closed == []
         await press(pilot, "ctrl+c")
         assert fake.closed == [True]
 

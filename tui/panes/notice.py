@@ -19,10 +19,12 @@ _PLAIN = ("› ", "bold $text-accent")
 
 
 class Said(NamedTuple):
-    """One sentence, and when it goes, by the app's clock."""
+    """One sentence, since when it stands and when it goes, by the app's clock. That may be set back: then it
+    goes at once, and does not stay for as long as the clock was set back."""
 
     text: str
     severity: str
+    since: float
     until: float
 
 
@@ -46,7 +48,7 @@ class Notice(Static):
 
     def show(self, frame: Frame, width: int) -> bool:
         """Draw those that still stand in `width` columns; whether there are any."""
-        self._said = tuple(one for one in self._said if frame.tick < one.until)
+        self._said = tuple(one for one in self._said if one.since <= frame.tick < one.until)
         if (self._said, width) != self._shown:
             self._shown = (self._said, width)
             self.display = bool(self._said)

@@ -205,7 +205,8 @@ class Core(App[None], inherit_bindings=False):
     ) -> None:
         """Say something at once: over the panes in lines of its own, over a dialog as Textual does."""
         stands = seconds(message) if timeout is None else timeout
-        self._desk.notice.tell(Said(message, severity, self.clock() + stands))
+        now = self.clock()
+        self._desk.notice.tell(Said(message, severity, now, now + stands))
         super().notify(message, title=title, severity=severity, timeout=stands, markup=markup)
 
     @property

@@ -99,7 +99,7 @@ class Leaving(Core):
     def action_interrupt(self) -> None:
         """ctrl+c: a hint first, then save and quit."""
         now = self.clock()
-        if now - self._interrupted_at <= TWICE_SECONDS:
+        if 0 <= now - self._interrupted_at <= TWICE_SECONDS:  # a clock may be set back in between
             self.leave(save=True)
             return
         self._interrupted_at = now
