@@ -282,8 +282,9 @@ async def test_the_manner_of_replies() -> None:
     fake = source()
     async with opened(fake) as (app, pilot):
         for text, line in (
-            ("/raw", "raw: greedy"), ("/adapt 4", "adapted 4"), ("/both", "adapted 4 and raw"),
-            ("/adapt", "adapted 4"),
+            ("/raw", "raw (a): free to repeat itself"), ("/adapt 4", "adapted 4 (a): repeats itself less"),
+            ("/both", "adapted 4 and raw (a): one beside the other"),
+            ("/adapt", "adapted 4 (a): repeats itself less"),
         ):  # fmt: skip
             await say(pilot, text)
             fr.settle(app)
@@ -467,7 +468,7 @@ async def test_rows_and_loads_are_told_while_it_writes() -> None:
         fr.settle(app)
         assert "begins after the step in flight" in status(app)
         hear(app, p.ReplyStarted(1), p.ReplyChunk(1, "abc", [2, 2, 5], 7))
-        assert status(app) == "✎ 3 characters · rows 5 · 7 loads · esc stops it"
+        assert status(app) == "✎ 3 characters · 5 rows of thought · 7 experts loaded · esc stops it"
 
 
 async def test_earlier_sessions_are_on_the_screen_and_it_scrolls() -> None:

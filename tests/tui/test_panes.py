@@ -66,7 +66,7 @@ def test_with_room_paging_is_explained() -> None:
     shown = drawn(PoolPane(3), state(), 76, 30)
     for words in ("There are 8 slots", "resident: used at once", "in RAM: loaded", "on disk: read", "newborn",
                   "dying: pruned", "came in the last step", "share of recent use",
-                  "% dropped: its expert was full", "at 358k:"):  # fmt: skip
+                  "% dropped: asked of a full expert", "at 358k:"):  # fmt: skip
         assert words in " ".join(shown.split()), words
 
 
@@ -103,17 +103,19 @@ def test_small_growth_is_told_in_figures() -> None:
 
 
 def test_a_gain_just_below_its_threshold_is_not_rounded_onto_it() -> None:
-    assert "+0.01499 ▽ below 0.015" in drawn(WindowPane(4), window(), 40, 8)
+    assert "+0.02163 ▽ below 0.02164" in drawn(WindowPane(4), window(), 40, 8)
 
 
 @pytest.mark.parametrize("width", [22, 31, 60])
 def test_the_threshold_is_never_cut(width: int) -> None:
     shown = drawn(WindowPane(4), window(gain=None), width, 8)
-    assert "needs 0.015" in shown
+    assert "needs 0.0216 bits" in shown
     assert all(len(line) <= width for line in shown.splitlines())
 
 
-@pytest.mark.parametrize(("width", "told"), [(22, "gain needs 0.015"), (31, "gain not known · needs 0.015")])
+@pytest.mark.parametrize(
+    ("width", "told"), [(22, "gain needs 0.0216 bits"), (40, "gain needs 0.0216 bits · not known yet")]
+)
 def test_a_gain_that_is_not_known_yet_says_what_it_must_be(width: int, told: str) -> None:
     assert told in drawn(WindowPane(4), window(gain=None), width, 8).splitlines()
 

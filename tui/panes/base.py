@@ -179,7 +179,8 @@ def _with_ellipsis(text: Content, width: int) -> Content:
     """`text` with a space and an ellipsis behind its last word that leaves room for them."""
     while text.cell_length > width - 2 and " " in text.plain:
         text = text[: text.plain.rindex(" ")].rstrip()
-    return line(text, " …") if text.cell_length <= width - 2 else text.truncate(width, ellipsis=True)
+    whole = text.cell_length <= width - 2
+    return line(text, " …") if whole else text.truncate(max(1, width), ellipsis=True)
 
 
 def fitted(items: Iterable[tuple[int, Content]], width: int, gap: str = "  ") -> Content:
@@ -190,12 +191,28 @@ def fitted(items: Iterable[tuple[int, Content]], width: int, gap: str = "  ") ->
         if total <= width or len(kept) == 1:
             break
         kept.remove(max(kept, key=lambda entry: entry[0]))
-    return Content(gap).join([item for _, item in kept]).truncate(max(1, width), ellipsis=True)
+    joined = Content(gap).join([item for _, item in kept])
+    return joined if joined.cell_length <= width else _with_ellipsis(joined, width)
+
+
+def flowed(items: Iterable[tuple[int, Content]], width: int, most: int, gap: str = "  ") -> list[Content]:
+    """The items in at most `most` lines of `width`, none broken; those of the highest rank give way."""
+    kept = list(items)
+    while True:
+        lines: list[Content] = []
+        for _, item in kept:
+            if lines and lines[-1].cell_length + len(gap) + item.cell_length <= width:
+                lines[-1] = line(lines[-1], gap, item)
+            else:
+                lines.append(item)
+        if len(lines) <= max(1, most) or len(kept) <= 1:
+            return [one if one.cell_length <= width else _with_ellipsis(one, width) for one in lines]
+        kept.remove(max(kept, key=lambda entry: entry[0]))
 
 
 def spread(left: Content, right: Content, width: int) -> Content:
     """Two contents at both ends of a line; the right one goes when there is no room."""
     gap = width - left.cell_length - right.cell_length
     if gap < 2:
-        return left.truncate(max(1, width), ellipsis=True)
+        return left if left.cell_length <= width else _with_ellipsis(left, width)
     return Content.assemble(left, " " * gap, right)

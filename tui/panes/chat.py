@@ -21,9 +21,10 @@ from tui.styles import MUTED
 
 EXCHANGES_SHOWN = 40
 SUGGESTIONS = 5  # commands that are told of in a line each while one is typed
+_ROOMY = 56  # columns from which the manner of replies is explained
 _AROUND = 3  # characters of the window that stand around a prompt
 _LEARNT = ("learns from this", "$text-success")
-_UNLEARNT = ("learns nothing", MUTED)
+_UNLEARNT = ("learns nothing of this", MUTED)
 
 
 class ChatStatus(Drawn):
@@ -42,7 +43,7 @@ class ChatStatus(Drawn):
             progress = _progress(reply, pair)
             return [fitted(progress[:-1] if frame.playing else progress, size.width, " · ")]
         learning = line(_LEARNT if frame.state.learning else _UNLEARNT, (" (t)", MUTED))
-        items = [(2, line((_manner(frame), MUTED))), (1, learning)]
+        items = [(2, line((_manner(frame, size.width), MUTED))), (1, learning)]
         room = frame.state.metrics.context - _AROUND
         typed = len(self.typed.encode("utf-8", "replace"))
         if typed > room > 0:
@@ -173,9 +174,14 @@ def introduction(state: AppState, recorded: bool = False) -> str:
     return f"{age}; {hope}. Press i and say something: it answers while it goes on learning."
 
 
-def _manner(frame: Frame) -> str:
+def _manner(frame: Frame, width: int) -> str:
+    """How the next reply is made, in as many words as there is room for."""
     manner, strength = frame.view.manner, f"{frame.view.strength:g}"
-    return {"raw": "raw: greedy", "both": f"adapted {strength} and raw"}.get(manner, f"adapted {strength}")
+    told = {"raw": "raw", "both": f"adapted {strength} and raw"}.get(manner, f"adapted {strength}")
+    means = {"raw": "free to repeat itself", "both": "one beside the other"}.get(
+        manner, "repeats itself less"
+    )
+    return f"{told} (a): {means}" if width >= _ROOMY else f"{told} (a)"
 
 
 def _progress(reply: Reply, pair: bool) -> list[tuple[int, Content]]:
@@ -186,9 +192,9 @@ def _progress(reply: Reply, pair: bool) -> list[tuple[int, Content]]:
     which = f"{reply.variant} " if pair else ""
     return [
         (0, line(("✎ ", "$text-success"), which, (f"{reply.chars}", "bold"), " characters")),
-        (1, line("rows ", (f"{reply.last_rows}", "bold"))),
-        (2, line(words.plural(reply.loads, "load"))),
-        (3, stop),
+        (2, line((f"{reply.last_rows}", "bold"), " rows of thought")),
+        (3, line(f"{words.plural(reply.loads, 'expert')} loaded")),
+        (1, stop),
     ]
 
 

@@ -9,6 +9,13 @@ from tui import charts, words
 from tui.panes.base import Frame, Pane, line, wrapped
 from tui.styles import FAINT, MUTED
 
+_MEANT = (
+    "rows: how often it thinks a character over before it guesses the next; easy ones take fewer",
+    "rate: how fast it learns, as a share of the rate that was set; eased when that stops paying",
+    "grad: how strongly the last text pulls at it; what is above the limit is clipped to it",
+    "signal: how much the steps agree with each other; near 0% most of them is noise",
+)
+
 
 class DepthPane(Pane):
     """Rows, learning rate, gradient and signal, a bar each."""
@@ -39,12 +46,16 @@ class DepthPane(Pane):
             ),
             _bar("signal", signal, words.share(signal), width),
         ]  # fmt: skip
+        lines = [one.truncate(width) for one in lines]
         sentence = state.rate.sentence if state.rate else ""
         lines += wrapped(sentence, width, MUTED, most=max(0, size.height - len(lines)))
+        meant = [row for told in _MEANT for row in wrapped(told, width, MUTED)]
+        if size.height - len(lines) > len(meant):
+            lines += [Content(), *meant]
         room = size.height - len(lines)
         if room >= 2 and state.gauges.rows:
             bars = charts.spark(state.gauges.rows.buckets, width, room - 1, float(most) or None)
-            lines.append(line(("rows a character so far", MUTED)))
+            lines.append(line(("rows of thought a character so far", MUTED)))
             lines += [line((bar, "$primary")) for bar in bars]
         return lines[: size.height]
 

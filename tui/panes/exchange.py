@@ -79,9 +79,9 @@ def reply_text(reply: Reply, name: str, goes_on: bool) -> Content:
         return Content.assemble(body, ("▌", "$text-success"))
     notes = [f"{reply.chars} characters"]
     if reply.chars and reply.rows:
-        notes.append(f"{reply.rows / reply.chars:.1f} rows")
+        notes.append(f"{reply.rows / reply.chars:.1f} rows of thought each")
     if reply.loads:
-        notes.append(words.plural(reply.loads, "load"))
+        notes.append(f"{words.plural(reply.loads, 'expert')} loaded")
     if reply.seconds:
         notes.append(f"{reply.seconds:.1f} s")
     if reply.phase in _ENDS:

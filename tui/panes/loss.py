@@ -7,11 +7,16 @@ from textual.geometry import Size
 
 from tui import charts, words
 from tui.charts import Chart, Curve, Point
-from tui.panes.base import Frame, Pane, fitted, line
+from tui.panes.base import Frame, Pane, flowed, line, wrapped
 from tui.state import BITS, WORSE_READINGS
 from tui.styles import MUTED
 
 RAW, SMOOTH, HELD = "$primary", "bold $text-success", "bold $text-warning"
+_TWO_LINES, _ROOMY = 14, 20  # lines from which the legend may take two, and losses are explained
+_MEANT = (
+    "How surprised it is by each next character, in bits: 8 is knowing nothing, lower is better. Held-out "
+    "text is never learned from, so it tells what was understood and what only learned by heart."
+)
 _MARKS = {
     "started": ("▸", "bold $text-accent"),
     "saved": ("▴", MUTED),
@@ -37,11 +42,13 @@ class LossPane(Pane):
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         state = frame.state
-        lines = charts.chart(_chart(frame), size.width, size.height - 1)
+        legend = flowed(_legend(frame), size.width, 2 if size.height >= _TWO_LINES else 1)
+        below = wrapped(_MEANT, size.width, MUTED) if size.height >= _ROOMY else []
+        lines = charts.chart(_chart(frame), size.width, size.height - len(legend) - len(below))
         if lines and not frame.view.charts:
-            return [_legend(frame, size.width)]
+            return flowed(_legend(frame), size.width, size.height)
         if lines:
-            return [_legend(frame, size.width), *lines]
+            return [*legend, *lines, *below]
         waiting = "waiting for the first step…" if state.link in ("starting", "live") else "no losses yet"
         return [line((waiting, MUTED))]
 
@@ -71,7 +78,7 @@ def _chart(frame: Frame) -> Chart:
     )
 
 
-def _legend(frame: Frame, width: int) -> Content:
+def _legend(frame: Frame) -> list[tuple[int, Content]]:
     state, bits = frame.state, frame.view.bits
     curves = state.curves
     held = state.held_out.nats if state.held_out else curves.held.last
@@ -106,4 +113,4 @@ def _legend(frame: Frame, width: int) -> Content:
         items.insert(3, (1, line((f"▲ worse for {state.worse} readings", "$text-warning"))))
     if state.diverged:
         items.insert(0, (-1, line(("✖ diverged", "bold $text-error"))))
-    return fitted(items, width)
+    return items

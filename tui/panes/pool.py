@@ -59,10 +59,15 @@ class PoolPane(Pane):
         if not pool.experts:
             return [line(("not known yet", MUTED))]
         chosen = self.selected
-        below = [*pool_words.flow(pool, width), *pool_words.described(chosen, pool, width)]
+        flow, described = pool_words.flow(pool, width), pool_words.described(chosen, pool, width)
         roomy = size.height >= _ROOMY
+        reason = min(_DECISION, pool_words.reason_lines(frame, width))
+        while flow and size.height - 1 - len(flow) - len(described) < reason + 2:  # it matters more
+            flow.pop()
+        below = [*flow, *described]
         spare = size.height - 1 - len(below)  # beside the counts
-        least = min(_rows(pool, width), max(1, spare // 2))  # for the map
+        least = min(_rows(pool, width), max(1, spare // 2, spare - reason if not roomy else 0))  # for the map
+        least = min(least, max(1, spare - reason))
         below += pool_words.decision(frame, width, spare - least if roomy else min(_DECISION, spare - least))
         cells = self._map(pool, width, max(1, size.height - 1 - len(below)), chosen)
         lines = [pool_words.counts(pool, width), *cells, *below]

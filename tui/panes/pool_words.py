@@ -27,7 +27,7 @@ _LEGEND: tuple[tuple[Part, str], ...] = (
     (CAME, "came in the last step (- left)"),
     (("7", "bold"), "bold: used by the last step"),
     (("▁▄█", FAINT), "its share of recent use"),
-    ("%", "dropped: its expert was full"),
+    ("%", "dropped: asked of a full expert"),
 )
 _SLOTS = (
     "There are {slots} slots. Each step the text asks over the whole pool, and the {slots} experts asked for "
@@ -58,11 +58,11 @@ def flow(pool: PoolView, width: int) -> list[Content]:
     went = line(LEFT, " left ", _uids(pool.left))
     items = []
     if pool.loads_per_step is not None:
-        items.append((0, line((f"{pool.loads_per_step:.1f}", "bold"), " loads a step")))
+        items.append((0, line((f"{pool.loads_per_step:.1f}", "bold"), " loaded a step")))
     if pool.ram_hit_rate is not None:
-        items.append((1, line((words.share(pool.ram_hit_rate), "bold"), " found in RAM")))
+        items.append((1, line((words.share(pool.ram_hit_rate), "bold"), " of them from RAM")))
     if pool.dropped_share is not None:
-        items.append((2, line((words.share(pool.dropped_share), "bold"), " dropped")))
+        items.append((2, line((words.share(pool.dropped_share), "bold"), " of requests dropped")))
     return [fitted([(0, came), (1, went)], width), *([fitted(items, width)] if items else [])]
 
 
@@ -87,8 +87,8 @@ def described(expert: Expert | None, pool: PoolView, width: int) -> list[Content
     name = line((f"{GLYPHS[letter]} expert {expert.uid}", f"bold {STYLES[letter]}"))
     first = [
         (0, line(name, f" {_PLACES[expert.tier]}{life}")),
-        (1, line((f"gate {expert.gate:.3g}", MUTED))),
-        (2, line((f"use {words.share(expert.use)}", MUTED))),
+        (2, line((f"speaks at {expert.gate:.3g} (its gate)", MUTED))),
+        (1, line((f"{words.share(expert.use)} of recent use", MUTED))),
     ]
     second = [(0, line((f"age {words.count(expert.age)}", MUTED))), (1, line((seen, MUTED)))]
     parents = pool.parents.get(expert.uid)
@@ -102,15 +102,23 @@ def decision(frame: Frame, width: int, most: int) -> list[Content]:
     growth, metrics = frame.state.growth, frame.state.metrics
     if growth is None:
         return []
-    text = _decided(growth)
+    told = [_decided(growth)]
     last = next((birth for birth in reversed(frame.state.births) if birth.born), None)
     if last is not None and not growth.born:
-        text += f" Last birth: {_uids(tuple(last.born))}, at {words.count(last.chars)} characters."
+        told.append(f"Last birth: {_uids(tuple(last.born))}, at {words.count(last.chars)} characters.")
     left = growth.next_at_chars - metrics.chars
     if left > 0:
-        text += f" Decided again in {words.count(left)} characters"
-        text += f", {words.duration(left / metrics.chars_per_second)}." if metrics.chars_per_second else "."
-    return wrapped(text, width, MUTED, most=most)
+        time = f", {words.duration(left / metrics.chars_per_second)}" if metrics.chars_per_second else ""
+        told.append(f"Decided again in {words.count(left)} characters{time}.")
+    while len(told) > 1 and len(wrapped(" ".join(told), width)) > most:
+        told.pop()  # whole sentences, the reason last
+    return wrapped(" ".join(told), width, MUTED, most=most)
+
+
+def reason_lines(frame: Frame, width: int) -> int:
+    """How many lines the reason of the last decision takes."""
+    growth = frame.state.growth
+    return len(wrapped(_decided(growth), width)) if growth is not None else 0
 
 
 def _decided(growth: Growth) -> str:
@@ -129,6 +137,7 @@ def explained(frame: Frame, width: int, most: int) -> list[Content]:
         lines.append(Content())
     column = max(len(told) for _, told in _LEGEND) + 6
     across = max(1, min(2, width // column))
+    column = min(column, width + 2)
     rows = -(-len(_LEGEND) // across)
     for row in range(rows):
         parts: list[Part] = []

@@ -6,11 +6,15 @@ from textual.content import Content
 from textual.geometry import Size
 
 from tui import words
-from tui.panes.base import Frame, Pane, line
+from tui.panes.base import Frame, Pane, fitted, line, wrapped
 from tui.state import BITS, Subject
 from tui.styles import MUTED
 
-_HEADING = line(("  known, not read now (e measures it)", MUTED))
+_HEADING, _HEADING_SHORT = "  known, not read now (e measures it)", "  known, not read now"
+_MEANT = (
+    "train: the loss on what was just read. held-out: on text kept back from it. change: of the latter since "
+    "the session began, ▼ a gain, ▲ a loss; pale where it may be chance."
+)
 
 
 class SubjectsPane(Pane):
@@ -37,11 +41,13 @@ class SubjectsPane(Pane):
         files = frame.state.corpus.files if frame.state.corpus else 0
         told = [words.plural(files, "file"), words.unit(frame.view.bits)]
         if len(rows) > room:
-            told.append(f"{self._top + 1}–{self._top + room} of {len(rows)}")
+            told.insert(0, f"{self._top + 1}–{self._top + room} of {len(rows)}")
         worse = sum(_is_worse(subject) for subject in _split(frame.state.subjects)[1])
         if worse:
             told.insert(0, f"▲ worse in {worse} not read now")
-        return " · ".join(told) if rows else ""
+        return (
+            fitted([(n, Content(one)) for n, one in enumerate(told)], size.width, " · ").plain if rows else ""
+        )
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         rows = _rows(frame)
@@ -52,7 +58,10 @@ class SubjectsPane(Pane):
         columns = _columns(size.width)
         name = max(8, size.width - 2 - sum(width + 1 for _, width in columns))
         head = line((f"  {'':<{name}}", ""), *((f" {title:>{width}}", MUTED) for title, width in columns))
-        return [head, *(_row(row, name, columns, frame) if row else _HEADING for row in shown)]
+        heading = Content(_HEADING if size.width >= len(_HEADING) else _HEADING_SHORT)
+        lines = [head, *(_row(row, name, columns, frame) if row else heading.stylize(MUTED) for row in shown)]
+        told = [Content(), *wrapped(_MEANT, size.width, MUTED)]
+        return lines + told if len(lines) + len(told) <= size.height else lines
 
 
 def _rows(frame: Frame) -> list[Subject | None]:

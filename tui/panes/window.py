@@ -7,7 +7,13 @@ from textual.geometry import Size
 
 from tui import charts, words
 from tui.panes.base import Frame, Pane, fitted, line, wrapped
+from tui.state import BITS
 from tui.styles import MUTED
+
+_MEANT = (
+    "The window is how many characters it sees at once. The gain is how much better it guesses deep in the "
+    "window than early in it; while that pays, the window grows."
+)
 
 
 class WindowPane(Pane):
@@ -18,7 +24,8 @@ class WindowPane(Pane):
     def part(self, frame: Frame) -> tuple[object, ...]:
         state = frame.state
         speed = state.metrics.chars_per_second
-        return (state.window, state.hello, state.metrics.context, state.metrics.chars // 1000, speed is None)
+        chars = state.metrics.chars // 1000
+        return (state.window, state.hello, state.metrics.context, chars, speed is None, frame.view.bits)
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         state, width = frame.state, size.width
@@ -41,7 +48,9 @@ class WindowPane(Pane):
         curve = state.gauges.context.buckets
         if room >= 1 and len({bucket.last for bucket in curve}) > 1:
             lines += [line((bar, "$primary")) for bar in charts.spark(curve, width, min(room, 3))]
-        return (lines + after)[: size.height]
+        lines = (lines + after)[: size.height]
+        told = [Content(), *wrapped(_MEANT, width, MUTED)]
+        return lines + told if len(lines) + len(told) <= size.height else lines
 
 
 def _length(frame: Frame, context: int, ceiling: int, width: int) -> Content:
@@ -60,14 +69,16 @@ def _gain(frame: Frame, width: int) -> Content:
     """What looking further back gains, against what it must."""
     window, hello = frame.state.window, frame.state.hello
     least = (window.gain_min if window else 0.0) or (hello.gain_min if hello else 0.0)
+    unit, name = (BITS, "bits") if frame.view.bits else (1.0, "nats")
     if window is None or window.gain is None:
-        needs = (f"needs {least:g}", MUTED)
-        told = line("gain ", ("not known · ", MUTED), needs)
-        return told if told.cell_length <= width else fitted([(0, line("gain ", needs))], width)
+        wanted = line((f"needs {least * unit:.3g} {name}", MUTED))
+        return fitted([(0, line("gain ", wanted)), (1, line(("not known yet", MUTED)))], width, " · ")
     enough = window.gain > least
     digits = 3 if abs(window.gain - least) >= 0.001 else 5  # else the two would look the same
+    needs = f"{least * unit:.{'3g' if digits == 3 else '5f'}}"
     glyph, style = ("▲ above", "$text-success") if enough else ("▽ below", "$text-warning")
-    return line("gain ", (f"{window.gain:+.{digits}f}", "bold"), (f" {glyph} ", style), f"{least:g}")
+    gain = line("gain ", (f"{window.gain * unit:+.{digits}f}", "bold"), (f" {glyph} ", style))
+    return line(gain, needs, *([f" {name}"] if width >= gain.cell_length + 12 else []))
 
 
 def _after(frame: Frame, width: int, full: bool, room: int) -> list[Content]:
@@ -78,10 +89,10 @@ def _after(frame: Frame, width: int, full: bool, room: int) -> list[Content]:
         lines.append(line(("at its ceiling", MUTED)))
     elif window is not None and window.next_at_chars > metrics.chars:
         left = window.next_at_chars - metrics.chars
-        when = f"next look in {words.count(left)}"
+        items = [(0, line((f"next look in {words.count(left)} characters", MUTED)))]
         if metrics.chars_per_second:
-            when += f", {words.duration(left / metrics.chars_per_second)}"
-        lines.append(line((when, MUTED)))
+            items.append((1, line((words.duration(left / metrics.chars_per_second), MUTED))))
+        lines.append(fitted(items, width, ", "))
     if window is not None and window.sentence:
         lines += wrapped(window.sentence, width, MUTED, most=max(0, room - len(lines)))
     return lines

@@ -1,4 +1,4 @@
-"""Every key, from the one table."""
+"""Every key, from the one table, and what the signs and words on the screen mean."""
 
 from __future__ import annotations
 
@@ -23,6 +23,26 @@ SIGNS = (
     ("━ ⠢ ◆ ★", "loss: smoothed, single steps, held-out, best held-out"),
     ("▴ ↶ ✶ ×", "on the loss chart: a checkpoint, a revert, a birth, a pruning"),
 )
+WORDS = (
+    ("step", "One piece of text read, and one small change to the model for it"),
+    ("pass", "Reading through all the text once"),
+    ("bits a character", "Loss: how surprised it is by each next character. 8 is knowing nothing, lower "
+     "is better. A character is a byte: a plain letter is one, é is two, 日 is three"),
+    ("train", "Loss on the text just read, as it was met"),
+    ("held-out", "Loss on text kept back and never learned from: what is understood, not known by heart"),
+    ("row of thought", "One turn of the same layers over a character; hard characters take more of them"),
+    ("expert", "A small network of its own; each character asks a few of them. All together are the pool"),
+    ("resident", "On the card, in one of its slots, and so used at once. To load is to bring one there"),
+    ("gate", "How loudly an expert speaks; it is learned"),
+    ("newborn, dying", "A new expert is on trial until it is used enough; one no text asks for is pruned"),
+    ("dropped", "Requests that an expert was too full to take"),
+    ("window", "How many characters it sees at once. The gain is what looking further back is worth"),
+    ("rate", "How fast it learns, as a share of what was set (lr)"),
+    ("grad", "The gradient's length: how strongly a text pulls. Above its limit it is clipped"),
+    ("signal", "How much the steps agree: near 0% they are mostly noise, near 100% all say the same"),
+    ("adapted, raw", "Replies in which repetition is held back, by a strength of 0 to 10, or as they come"),
+    ("checkpoint", "The model on disk as it was at a step; what was read since is unsaved"),
+)  # fmt: skip
 TYPING = (
     ("enter", "Send"),
     ("^j", "A new line; shift+enter too, where the terminal tells it apart from enter"),
@@ -44,7 +64,7 @@ class HelpScreen(Dialog[None]):
         Binding("home", "scroll(-9999)", show=False),
         Binding("end", "scroll(9999)", show=False),
     ]
-    heading = "Keys"
+    heading = "Keys, signs and words"
     hints = (("↑ ↓", "scroll"), ("esc", "close"), ("⇞ ⇟", "page"), ("home end", "its ends"))
     choices = (("close", "Close"),)
 
@@ -78,6 +98,9 @@ def help_text(table: tuple[Key, ...], width: int = _WIDTH, typed: bool = True) -
     lines.append(_heading("Signs"))
     for sign, meaning in SIGNS:
         lines += _entry(sign, meaning, width)
+    lines.append(_heading("Words"))
+    for word, meaning in WORDS:
+        lines += _entry(word, meaning, width, 16)
     return Content("\n").join(lines)
 
 
