@@ -169,6 +169,8 @@ async def _run(app: MinagiApp) -> int:
             _say(app.defect)
         if told := _last_words(app):
             _say(told)
+        # All is said and saved: a ctrl+c too many must not change how it ended while the process goes.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     return app.return_code if app.return_code is not None else EXIT_FAILED  # it did not mean to leave
 
 
