@@ -1,8 +1,8 @@
 """Reading one character at a time on a processor: what `reading.read` computes, for the written character.
 
-A written character is a few hundred products of one row. A call into torch costs more than most of these,
-and bf16 gains nothing where a matrix is read for one vector: so all are numpy's, in fp32 and on the
-parameters' own memory. Threads share the experts of a row where these are large (docs/decisions/speed.md).
+A written character is a few hundred products of one row, and a call into torch costs more than most of them:
+so they are numpy's, in fp32 and on the parameters' own memory. Where experts are large, they are packed bf16
+if the model computes in that (`packed.py`), and threads share the experts of a row (docs/decisions/speed.md).
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from minagi.model import packed
 from minagi.model.cache import Text
 from minagi.model.layers import Attention, Block, SwiGLU
 from minagi.model.network import Network
+from minagi.model.packed import Array, Product
 from minagi.model.routing import Card, Forward, PoolMlp
 from minagi.model.shape import NORM_EPS, Routing
 from minagi.pool.slots import ExpertSlots
 
 LARGE = 1 << 20  # numbers of an expert's input matrices from which threads share a row's experts
-Array = np.ndarray
-Product = Callable[[Array], Array]  # a vector through a matrix
 Expert = list[tuple[Product, Product]]  # a pair a level: into the hidden units (w1 over w3), and out of them
 
 
@@ -74,8 +75,9 @@ class SingleReader:
         self._keys, self._values = (part.numpy() for part in text.keys_and_values())
         self._scale = net.shape.head_size**-0.5
         large = card.slots.levels[0].up[0].numel() >= LARGE
+        self._packs = large and card.slots.dtype == torch.bfloat16 and packed.pays()
         self._helpers = min(torch.get_num_threads(), net.shape.top_k) - 1 if large else 0
-        self._threads = ThreadPoolExecutor(self._helpers, "minagi-writing") if self._helpers else None
+        self._threads = _threads(self._helpers) if self._helpers else None
         self._expert_seconds = 0.0  # what one took when this thread last computed any
         self._router_at = 0  # where the router's weights lay when products were made of everything
         self._routed: tuple[tuple[int, ...], Array] = ((), np.empty(0))  # admitted places, their rows
@@ -166,11 +168,12 @@ class SingleReader:
         weights = np.exp(scores[best] - scores[best[0]])
         weights /= weights.sum()
         experts = [self._expert(forward.slots[order[choice]]) for choice in best.tolist()]
-        found = (
-            [self._through(expert, f) for expert in experts]
-            if self._threads is None
-            else self._shared(self._threads, experts, f)
-        )
+        with packed.one_thread() if self._packs else nullcontext():
+            found = (
+                [self._through(expert, f) for expert in experts]
+                if self._threads is None
+                else self._shared(self._threads, experts, f)
+            )
         out = np.zeros_like(f)
         for choice, weight, y in zip(best.tolist(), weights, found, strict=True):
             out += (weight * self._gate[places[choice]]) * y
@@ -259,13 +262,17 @@ class SingleReader:
         self._gate = _vector(net.pool.gate)
         self._slots: ExpertSlots = self.card.slots
         self._experts: dict[int, Expert] = {}
+        self._packed_at: dict[int, int] = {}  # slot -> its changes when it was packed
 
     def _expert(self, slot: int) -> Expert:
-        """The products of a slot. Its memory is the slot's, whichever expert lies there."""
-        if slot not in self._experts:
-            levels = []
-            for up, down in self._slots.in_use():
-                levels.append((product(up[slot]), product(down[slot])))
+        """A slot's products: on its memory, whichever expert lies there, or packed anew when it changed."""
+        changes = self._slots.changes[slot] if self._packs else 0
+        if slot not in self._experts or self._packed_at[slot] != changes:
+            self._packed_at[slot] = changes
+            if self._packs:
+                levels = [(packed.packed(v.up[slot]), packed.packed(v.down[slot])) for v in self._slots.views]
+            else:
+                levels = [(product(up[slot]), product(down[slot])) for up, down in self._slots.in_use()]
             self._experts[slot] = levels
         return self._experts[slot]
 
@@ -281,6 +288,11 @@ class SingleReader:
             bigger = np.empty(size, np.float32)
             bigger[:, :, :capacity] = held
             setattr(self, name, bigger)
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Threads that multiply by themselves, each product theirs alone."""
+    return ThreadPoolExecutor(count, "minagi-writing", initializer=torch.set_num_threads, initargs=(1,))
 
 
 def _vector(parameter: Tensor) -> Array:

@@ -102,6 +102,7 @@ class ExpertSlots:
     ) -> None:
         self.averaged, self._average_used = averaged, False
         self.count, self.d_model, self.width, self.depth, self.dtype = slots, d_model, width, depth, dtype
+        self.changes = [0] * slots  # how often the weights in a slot changed
         up, down = (slots, 2 * width, d_model), (slots, d_model, width)
         self.levels: list[_Level] = []
         self._waiting: list[GradientPart] = []
@@ -193,6 +194,8 @@ class ExpertSlots:
 
     def refresh(self, slots: list[int]) -> None:
         """Renew the compute copies of these slots after their fp32 weights changed."""
+        for slot in slots:
+            self.changes[slot] += 1
         if self.dtype == torch.float32:
             return
         for level, used in zip(self.levels, self.in_use(), strict=True):

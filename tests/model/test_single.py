@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from packing import needs_packing
 from tiny import Case, Tiny, case_of, cases, make
 
-from minagi.model import single
+from minagi.model import packed, single
 from minagi.model.cache import Text
 from minagi.model.reading import read
 from minagi.model.routing import Forward
@@ -61,7 +62,7 @@ def test_it_reads_what_read_reads(case: Case) -> None:
 class Eager:
     """Helpers that are through with everything before the reader begins."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self.threads = ThreadPoolExecutor(1)
 
     def submit(self, work: Callable[..., int], *given: object) -> Future[int]:
@@ -73,7 +74,7 @@ class Eager:
 class Stuck:
     """Helpers that take one expert each and are never heard of again, as on a busy machine."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass
 
     def submit(self, work: Callable[..., int], take: Callable[[], int]) -> Future[int]:
@@ -96,6 +97,36 @@ def test_shared_among_threads_it_is_the_same(helpers: type, case: Case) -> None:
 def test_bf16_stays_close() -> None:
     """Everything is multiplied in fp32 here, in bf16 there: eight bits apart."""
     same(case_of(characters=6, experts=2, resident=2, top_k=2, max_steps=2, min_steps=2), torch.bfloat16, 0.2)
+
+
+@needs_packing
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_packed_experts_give_what_bf16_gives(
+    threads: int, depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single, "LARGE", 1)
+    monkeypatch.setattr(packed, "pays", lambda: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    settled = {"experts": 2, "resident": 2, "top_k": 2, "max_steps": 2, "min_steps": 2}
+    same(case_of(characters=6, expert_depth=depth, **settled), torch.bfloat16, 0.2)
+
+
+@needs_packing
+def test_packed_experts_are_packed_again_when_they_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single, "LARGE", 1)
+    monkeypatch.setattr(packed, "pays", lambda: True)
+    case = case_of(characters=8)
+    tiny = make(case, torch.bfloat16)
+    text = begun(tiny)
+    reader = SingleReader(tiny.net, tiny.pool, case.routing, text)
+    reader.read(case.ids[PROMPT])
+    (slot, before), *_ = reader._experts.items()
+    x = np.ones(case.shape.d_model, np.float32)
+    assert reader._expert(slot) is before  # nothing changed: not packed twice
+    tiny.pool.slots.levels[0].up.mul_(2)
+    tiny.pool.slots.refresh([slot])
+    np.testing.assert_allclose(reader._expert(slot)[0][0](x), 2 * before[0][0](x), rtol=0.02)
 
 
 def test_the_text_can_be_read_on_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
