@@ -89,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         app = MinagiApp(
             source, loaded.settings.ui, table, recent_span=loaded.settings.plots.last * _MILLION,
             strength=loaded.settings.decoding.adapt_strength, charts=loaded.settings.plots.enabled,
+            reply_chars=loaded.settings.decoding.reply_chars,
             logbook=None if source.recorded else Logbook(usual_place()),
             first_run=not (source.recorded or arguments.yes or _has_model(loaded.settings.data.weights)),
         )  # fmt: skip
@@ -154,7 +155,7 @@ async def _run(app: MinagiApp) -> int:
     try:
         await app.run_async()
     except Exception as error:  # the edge of the program: a defect is logged whole and told in a sentence
-        app._handle_exception(error)
+        app.fail(error)
     finally:
         _write(terminal.RESTORE_TITLE)
         if app.source.live and not app.source.recorded:
@@ -164,7 +165,7 @@ async def _run(app: MinagiApp) -> int:
         try:
             await app.finish()
         except Exception as error:  # the worker saves all the same: its commands have come to an end
-            app._handle_exception(error)
+            app.fail(error)
         if app.defect:
             _say(app.defect)
         if told := _last_words(app):

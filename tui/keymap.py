@@ -84,6 +84,7 @@ TABLE: tuple[Key, ...] = (
         "Suppress repetition more (by 0.5)",
         call="strengthen(1)",
     ),
+    Key("length", (), "length", TALK, "Characters of a reply, at most", slash="length [N]"),
     Key("learn", ("t",), "learn", TALK, "Read finished exchanges too, or no more", slash="learn [on|off]"),
     Key("new_chat", ("n",), "new chat", TALK, "Forget the conversation and begin a new one", slash="new"),
     Key("copy_reply", ("c",), "copy reply", TALK, "Copy the last reply to the clipboard", slash="copy"),

@@ -206,6 +206,7 @@ class Decoding:
     )
     adapt_decay: float = _key(0.88, "how slowly that wears off", low=0.0, high=1.0)
     rep_penalty: float = _key(1.0, "penalty on characters already present; 1 is off", above=0.0, high=100.0)
+    reply_chars: int = _key(400, "characters of a reply in the app, at most", low=1, high=1_000_000)
 
 
 @dataclass(frozen=True)

@@ -299,6 +299,15 @@ async def test_the_manner_of_replies() -> None:
         await say(pilot, "/both")
         await say(pilot, "y")
         assert fake.sent == [p.Write(1, "x", 400, True, None), p.Write(2, "y", 400, False, 4.0, both=True)]
+        hear(app, p.ReplyStarted(2), p.ReplyEnded(2, "length"), p.ReplyStarted(2, "raw"))
+        hear(app, p.ReplyEnded(2, "length", variant="raw"))
+        await pilot.pause()
+        assert "cut at the length set (/length) · ^g goes on" in "\n".join(shown(app))
+        await say(pilot, "/length 1200")
+        await say(pilot, "/length")
+        assert app.view.reply_chars == 1200
+        await pilot.press("ctrl+g")
+        assert fake.sent[-1] == p.Continue(3, 1200)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +318,9 @@ async def test_the_manner_of_replies() -> None:
         ("/adapt 11", "from 0 to 10"),
         ("/adapt nan", "from 0 to 10"),
         ("/learn maybe", "on or off"),
+        ("/length 0", "1 to 1,000,000, not '0'"),
+        ("/length -4", "number of characters"),
+        ("/length ٣", "number of characters"),
         ("/pause it", "takes nothing"),
     ],
 )
@@ -408,6 +420,22 @@ async def test_a_reply_goes_on(how: list[str]) -> None:
         await pilot.pause()
         assert "a reply!" in shown(app)[1]
         assert "goes on" not in shown(app)[1]
+
+
+async def test_the_key_that_quits_does_not_overtake_what_was_typed_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = source()
+    async with opened(fake) as (app, pilot):
+        app.action_chat()
+        order: list[int] = []
+        monkeypatch.setattr(app, "push_screen", lambda *_: order.append(len(fake.sent)))
+        await pilot.pause()
+        for key in ("h", "i", "enter", "ctrl+q"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        await pilot.pause()
+        assert order == [1] and fake.sent[0].type == "write", "it was asked after the text was sent"
 
 
 async def test_there_must_be_something_to_go_on_with() -> None:

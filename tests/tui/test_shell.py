@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import fake_run as fr
@@ -14,6 +15,7 @@ from textual.widgets import Button, OptionList, Static
 
 from minagi import protocol as p
 from minagi.config import Ui
+from tui import private
 from tui.client import Deliver
 from tui.keymap import PANES
 from tui.logbook import Logbook
@@ -350,6 +352,11 @@ async def test_a_defect_is_a_sentence_that_names_the_log(
     assert "\x1b" not in app.defect and "app.log" in app.defect and "\n" not in app.defect
     log = (tmp_path / "app.log").read_text()
     assert "Traceback" in log and "ValueError: a widget" in log
+
+
+def test_what_textual_calls_private_was_tried_with_the_version_in_use() -> None:
+    """A newer one may have renamed it: look at `tui.private` before its version is written down there."""
+    assert version("textual") == private.TEXTUAL
 
 
 async def test_a_recording_is_left_without_a_question() -> None:

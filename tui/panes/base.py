@@ -31,6 +31,7 @@ class View:
     recent: bool = False  # the loss chart's last stretch only
     manner: str = "adapted"  # adapted | raw | both, of the next reply
     strength: float = 2.5  # of the suppression
+    reply_chars: int = 400  # of the next reply, at most
     log_filter: str = "all"  # all | warnings | a topic
 
 

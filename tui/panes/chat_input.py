@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from textual import events
 from textual.message import Message
@@ -24,6 +25,13 @@ class ChatInput(TypedField):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
+
+    class Behind(Message):
+        """What is to be done only after the keys before it were."""
+
+        def __init__(self, action: Callable[[], None]) -> None:
+            super().__init__()
+            self.action = action
 
     class Paged(Message):
         """The conversation should move by `pages`."""
@@ -87,6 +95,10 @@ class ChatInput(TypedField):
         self.suggestion = slash.name_of(found[0])[len(self.text) :] if found else ""
 
     # ------------------------------------------------------------------------------------- keys
+
+    def behind(self, action: Callable[[], None]) -> None:
+        """Have the app do something after all that was typed here before has come to it."""
+        self.call_later(self.post_message, self.Behind(action))
 
     def given(self) -> None:
         said = self.said

@@ -13,7 +13,7 @@ from tui.styles import MUTED
 
 PROMPT_SHOWN = 300  # characters
 _ENDS = {
-    "length": "not at its end",
+    "length": "cut at the length set (/length)",
     "cancelled": "cancelled",
     "failed": "refused",
     "lost": "lost: the worker went away",
@@ -48,8 +48,9 @@ class ExchangeView(Vertical):
             return
         if (exchange.prompt, exchange.unread) != (before.prompt, before.unread):
             self._prompt.update(prompt_text(exchange))
+        every = (last, exchange.can_go_on) != (was_last, before.can_go_on)
         for place, widget in enumerate(self._replies):
-            if exchange.replies[place] is not before.replies[place] or last != was_last:
+            if exchange.replies[place] is not before.replies[place] or every:
                 widget.update(self._reply(place))
 
     def _reply(self, place: int) -> Content:

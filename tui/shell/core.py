@@ -18,7 +18,7 @@ from minagi.config import Ui
 from minagi.errors import EXIT_FAILED
 from minagi.protocol import Command, Message
 from minagi.worker.logfile import open_log
-from tui import defects
+from tui import defects, private
 from tui.client import Source
 from tui.deck import Desk, bindings
 from tui.keymap import TABLE, Key
@@ -61,6 +61,7 @@ class Core(App[None], inherit_bindings=False):
         charts: bool = True,
         first_run: bool = False,
         logbook: Logbook | None = None,
+        reply_chars: int = 400,
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
@@ -71,7 +72,7 @@ class Core(App[None], inherit_bindings=False):
         self.logbook = logbook
         self.clock = clock
         self.state = initial(clock(), recent_span)
-        self.view = View(strength=strength, charts=charts)
+        self.view = View(strength=strength, charts=charts, reply_chars=reply_chars)
         self.running: asyncio.Task[None] | None = None
         self.defect = ""  # what there is to say of an exception that ended the app
         self._desk = Desk(table, ui)
@@ -131,24 +132,21 @@ class Core(App[None], inherit_bindings=False):
         def ended(task: asyncio.Task[None]) -> None:
             error = None if task.cancelled() else task.exception()
             if isinstance(error, Exception):
-                self._handle_exception(error)
+                self.fail(error)
 
         task.add_done_callback(ended)
         return task
 
-    def _handle_exception(self, error: Exception) -> None:
-        """Textual calls this for whatever a handler or a widget lets through, and would print the traceback.
-
-        Here it goes to the log; the worker saves and ends as for any other way out.
-        """
-        if self._exception is None:  # as Textual's own does: its test harness raises it
-            self._exception = error
-            self._exception_event.set()
+    def fail(self, error: Exception) -> None:
+        """A defect: it goes to the log whole; the worker saves and ends as for any other way out."""
         if not self.defect:
             file = self.logbook.path if self.logbook is not None else open_log(usual_place())
             self.defect = defects.told(error, file)
-        self._return_code = EXIT_FAILED
-        self._close_messages_no_wait()
+        private.end(self, error, EXIT_FAILED)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual calls this for what a handler or a widget lets through; it would print the traceback."""
+        self.fail(error)
 
     def fold(self, event: Message) -> None:
         """Take one event in; drawing comes later."""

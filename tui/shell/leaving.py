@@ -8,6 +8,7 @@ import signal
 from functools import partial
 
 from minagi.errors import EXIT_FAILED, EXIT_OK
+from tui.panes.chat_input import ChatInput
 from tui.screens.died import DiedScreen
 from tui.screens.quit import LeavingScreen, QuitScreen
 from tui.screens.welcome import WelcomeScreen
@@ -87,6 +88,16 @@ class Leaving(Core):
             loop.add_signal_handler(signal.SIGTSTP, self.action_suspend)
 
     def action_leave(self) -> None:
+        """Leave, but not before what was typed ahead of the key: that goes by way of the text field."""
+        if isinstance(self.focused, ChatInput):
+            self.focused.behind(self._ask_to_leave)
+        else:
+            self._ask_to_leave()
+
+    def on_chat_input_behind(self, event: ChatInput.Behind) -> None:
+        event.action()
+
+    def _ask_to_leave(self) -> None:
         """Ask what to keep; asked again, take the safe answer."""
         screen = self.screen
         if isinstance(screen, (QuitScreen, LeavingScreen, WelcomeScreen)):

@@ -10,7 +10,7 @@ from tui.panes.typed import SENT_MAX
 from tui.sanitise import clean_line
 from tui.shell.core import Core
 
-REPLY_CHARS = 400
+LENGTH_MOST = 1_000_000  # characters of a reply
 STRENGTH_STEP, STRENGTH_MOST = 0.5, 10.0
 MANNERS = ("adapted", "raw", "both")
 _WRITING = "It is still writing; esc stops it."
@@ -66,7 +66,7 @@ class Talking(Core):
             raise UsageError(f"That is {len(text):,} characters; {SENT_MAX:,} can be sent at once.")
         manner = self.view.manner
         return self.ask(
-            protocol.Write, prompt=slash.plain(text), chars=REPLY_CHARS, raw=manner == "raw",
+            protocol.Write, prompt=slash.plain(text), chars=self.view.reply_chars, raw=manner == "raw",
             strength=None if manner == "raw" else self.view.strength, both=manner == "both",
         )  # fmt: skip
 
@@ -82,7 +82,7 @@ class Talking(Core):
         elif not last.can_go_on:
             self._warn("The last reply never came: say it again (↑ brings it back).")
         else:
-            self.ask(protocol.Continue, chars=REPLY_CHARS)
+            self.ask(protocol.Continue, chars=self.view.reply_chars)
 
     def action_new_chat(self) -> None:
         self.ask(protocol.NewChat)
@@ -112,6 +112,18 @@ class Talking(Core):
     def action_strengthen(self, steps: int) -> None:
         strength = self.view.strength + steps * STRENGTH_STEP
         self.look(strength=max(0.0, min(STRENGTH_MOST, strength)))
+
+    def action_length(self, wish: str = "") -> None:
+        """How long replies may be from now on, or are; raises UsageError for a length that is none."""
+        if wish:
+            if not (wish.isascii() and wish.isdigit() and len(wish) < 9 and 1 <= int(wish) <= LENGTH_MOST):
+                shown = clean_line(wish, 30)
+                raise UsageError(
+                    f"The length is a number of characters, 1 to {LENGTH_MOST:,}, not {shown!r}."
+                )
+            self.look(reply_chars=int(wish))
+        told = f"Replies are up to {self.view.reply_chars:,} characters long."
+        self.notify(f"{told} /length N changes that." if not wish else told, markup=False)
 
     def action_learn(self, wish: str = "") -> None:
         """Read finished exchanges, or no more; raises UsageError for a wish that is neither."""
