@@ -10,10 +10,10 @@ from tui.panes.base import Frame, Pane, line, wrapped
 from tui.styles import FAINT, MUTED
 
 _MEANT = (
-    "rows: how often it thinks a character over before it guesses the next; easy ones take fewer",
-    "rate: how fast it learns, as a share of the rate that was set; eased when that stops paying",
-    "grad: how strongly the last text pulls at it; what is above the limit is clipped to it",
-    "signal: how much the steps agree with each other; near 0% most of them is noise",
+    "rows: how often it thinks a character over before guessing the next",
+    "rate: how fast it learns, as a share of what was set; eased at a plateau",
+    "grad: how strongly a text pulls at it; above the limit it is clipped",
+    "signal: how much the steps agree; near 0% they are mostly noise",
 )
 
 

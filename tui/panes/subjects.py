@@ -13,7 +13,7 @@ from tui.styles import MUTED
 _HEADING, _HEADING_SHORT = "  known, not read now (e measures it)", "  known, not read now"
 _MEANT = (
     "train: the loss on what was just read. held-out: on text kept back from it. change: of the latter since "
-    "the session began, ▼ a gain, ▲ a loss; pale where it may be chance."
+    "it was first measured, ▼ a gain, ▲ a loss; pale where it may be chance."
 )
 
 

@@ -100,7 +100,7 @@ def help_text(table: tuple[Key, ...], width: int = _WIDTH, typed: bool = True) -
         lines += _entry(sign, meaning, width)
     lines.append(_heading("Words"))
     for word, meaning in WORDS:
-        lines += _entry(word, meaning, width, 16)
+        lines += _entry(word, meaning, width, 18)
     return Content("\n").join(lines)
 
 
