@@ -209,7 +209,7 @@ TABLE: tuple[Key, ...] = (
 _ASKS = (  # the worker, so that they do nothing in a recording
     "halt", "resume", "checkpoint", "name_checkpoint", "revert", "evaluate", "chat", "command", "inspect",
     "leave_chat", "cancel_reply", "go_on", "manner", "raw", "both", "adapt", "weaker", "stronger", "learn",
-    "new_chat", "delete_checkpoint",
+    "new_chat", "delete_checkpoint", "length",
 )  # fmt: skip
 _OF_RECORDINGS = {  # what keys that act in both do there: label, told
     "pause": ("pause", "Pause the recording, or let it go on"),

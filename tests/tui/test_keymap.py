@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minagi.errors import UsageError
-from tui.keymap import TABLE, shown, table
+from tui.keymap import RUN, TABLE, TALK, offered, shown, table
 from tui.screens.help import help_text
 from tui.shell import MinagiApp
 
@@ -66,3 +66,9 @@ def test_help_tells_every_key() -> None:
         assert key.told in text
         assert all(shown(one) in text for one in key.keys)
         assert f"/{key.slash}" in text or not key.slash
+
+
+def test_a_recording_offers_nothing_that_asks_a_model_and_a_run_nothing_of_recordings() -> None:
+    shown_too = {key.action for key in offered(TABLE, recorded=True) if key.group in (RUN, TALK)}
+    assert shown_too == {"pause", "restart", "copy_reply", "export"}
+    assert not {key.action for key in offered(TABLE, recorded=False)} & {"slower", "faster", "back", "ahead"}
