@@ -77,7 +77,28 @@ def test_a_disk_that_is_full_stops_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(
         book, "_file", type("Full", (), {"write": staticmethod(full), "close": lambda _: None})()
     )
+    monkeypatch.setattr(Logbook, "put_aside", False)
     book.keep(told("one", "two").log)
+    assert book.kept == ""
+    book.close()
+
+
+def test_a_log_that_another_app_put_aside_is_gone_on_with_under_its_name(tmp_path: Path) -> None:
+    book, pages = Logbook(tmp_path / "app.log"), Pages(str(tmp_path / "app.log"))
+    state = told("one")
+    book.keep(state.log)
+    assert len(pages.read_on()) == 1
+    state = told("two", state=state)
+    book.keep(state.log)
+    book.path.replace(tmp_path / "app.log.1")
+    (tmp_path / "app.log").write_text("of the other app\n")
+    state = told("three", state=state)
+    book.keep(state.log)
+    two, other, three = pages.read_on()
+    assert "Two." in two and other == "of the other app" and "Three." in three
+    book.path.unlink()
+    book.keep(told("four", state=state).log)
+    assert "Four." in pages.read_on()[0] and book.kept
     book.close()
 
 
@@ -169,15 +190,19 @@ async def test_the_whole_log_is_searched_from_its_end_back(tmp_path: Path) -> No
         assert not isinstance(app.screen, LogScreen)
 
 
-async def test_without_a_file_what_is_known_is_searched() -> None:
-    async with fr.opened(fr.FakeSource([fr.hello(), p.Log(fr.START, "info", "pool", "It was born.")])) as (
-        app,
-        pilot,
-    ):
+async def test_without_a_file_what_is_known_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.logbook.open_log", lambda _: Path("/dev/null"))
+    app = MinagiApp(
+        fr.FakeSource([fr.hello(), p.Log(fr.START, "info", "pool", "It was born.")]),
+        Ui(), clock=fr.Clock(), logbook=Logbook(Path("nowhere")),
+    )  # fmt: skip
+    async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("slash", *"log", "enter")
         fr.settle(app)
         await pilot.press("slash", *"BORN", "enter")
         assert "It was born." in shown(app) and "found in 1, this is 1" in place(app)
+        assert "no file keeps it" in str(app.screen.query_one(".heading", Static).visual)
+        app.source.over.set()  # type: ignore[attr-defined]
 
 
 def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ class LogScreen(ModalScreen[None]):
         self._place = Static(Content(""), id="log-place")
         self._told = ""
         self._hints = Static(Content(""), id="log-hints")
-        where = f": {frame.logbook}" if frame.logbook else ""
-        self._heading = Content(f"The whole log{where}")
+        here = "The log of this session; no file keeps it"
+        self._heading = Content(f"The whole log: {frame.logbook}" if frame.logbook else here)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="whole-log"):

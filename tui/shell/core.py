@@ -156,7 +156,7 @@ class Core(App[None], inherit_bindings=False):
     def frame(self) -> Frame:
         """What there is to draw now."""
         playing = self.source.playing if isinstance(self.source, Recording) else None
-        kept = str(self.logbook.path) if self.logbook is not None else ""
+        kept = self.logbook.kept if self.logbook is not None else ""
         return Frame(self.state, self.view, self.now, self.clock(), playing, kept)
 
     @property
