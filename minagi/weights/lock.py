@@ -45,11 +45,13 @@ class Lock:
     def __init__(self, path: Path, role: str, clock: Callable[[], float] = time.time) -> None:
         """Takes the lock at `path`, whose folder exists. LockedError when someone else has it."""
         self.path = path
-        with suppress(FileExistsError):
-            os.close(files.create(path))
         self._fd = self._open()
         try:
             held = not self._try()
+            while not held and not self._named():  # its last owner removed the file meanwhile
+                gone, self._fd = self._fd, self._open()
+                os.close(gone)
+                held = not self._try()
             owner = _read_owner(self._fd)
             if held:
                 raise LockedError(self._refusal(owner))
@@ -75,7 +77,21 @@ class Lock:
             os.close(self._fd)
             self._fd = -1
 
+    def remove(self) -> None:
+        """The same, and the file goes. Whoever opened it meanwhile sees that it has lost its name."""
+        with suppress(OSError):
+            self.path.unlink()
+        os.close(self._fd)
+        self._fd = -1
+
+    def _named(self) -> bool:
+        """Whether the open file is still the one of that name."""
+        there, mine = files.identity(self.path), files.identity_of(os.fstat(self._fd))
+        return there is not None and there[:2] == mine[:2]
+
     def _open(self) -> int:
+        with suppress(FileExistsError):
+            os.close(files.create(self.path))
         try:
             return os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:

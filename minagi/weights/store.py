@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import commit, files, layout, snapshots
+from minagi.weights import commit, files, layout, snapshots, traces
 from minagi.weights.contents import Contents
 from minagi.weights.faults import FileFault, Missing, spoken
 from minagi.weights.layout import Model, Places
@@ -45,6 +45,7 @@ class Store:
         self._places = places
         self._clock = clock
         self._lock: Lock | None = None
+        self._made: list[Path] = []  # folders that were not there before it was opened
         self._view: View | None = None
         self._fault: WeightsError | None = None  # why the model cannot be read (opened for repair)
         self._spill = None if spill is None else SpillArea(spill)
@@ -103,9 +104,12 @@ class Store:
                 if spill is not None:
                     spill.clear()
             finally:
+                unborn = view is not None and view.model is None and self._fault is None
                 if view is not None:
                     view.close()
-                if lock is not None:
+                if lock is not None and unborn:
+                    traces.remove(self._places, self._made, lock)
+                elif lock is not None:
                     lock.release()
 
     def _open_for_writing(self, role: str, repair: bool) -> None:
@@ -114,6 +118,7 @@ class Store:
             with remedied(places):
                 look(places.root).close()  # whatever is wrong shows before anything is written
         with spoken("open the model for writing", self.path):
+            self._made = traces.missing(places)
             files.make_folders(self.path)
             files.make_folder(places.private)
             self._lock = Lock(places.lock, role, self._clock)

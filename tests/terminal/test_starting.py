@@ -46,7 +46,7 @@ def test_a_new_model_that_is_not_wanted_leaves_nothing(place: Place, start: Star
     app.press("q")
     assert app.end() == 0
     assert app.left_on() == []
-    assert not (place.weights / "manifest.json").exists()
+    assert not place.weights.exists(), "neither a lock nor an empty folder"
 
 
 def nowhere(place: Place) -> tuple[str, ...]:

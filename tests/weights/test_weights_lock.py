@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -159,3 +160,40 @@ def test_a_killed_trainer_leaves_its_last_checkpoint(tmp_path: Path) -> None:
             before = public(path)
             store.revert(newest.id)
             assert public(path) == before
+
+
+def test_a_directory_that_no_model_came_to_is_left_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    Store.open(path, write=True).close()
+    assert list(tmp_path.iterdir()) == []
+    path.mkdir(parents=True)
+    Store.open(path, write=True).close()
+    assert list(path.iterdir()) == [], "it was there before"
+    with Store.open(path, write=True):
+        (path / ".minagi" / "chat").mkdir()
+    assert (path / ".minagi" / "chat").is_dir(), "what others keep there stays"
+    shutil.rmtree(path / ".minagi")
+    make(path)
+    Store.open(path, write=True).close()
+    assert (path / ".minagi" / "lock").exists()
+
+
+def test_a_lock_that_was_removed_while_it_was_waited_for_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    first = Lock(path, "trainer")
+    tried = Lock._try
+
+    def late(lock: Lock) -> bool:
+        """The first owner leaves between the second one's opening of the file and its asking for the lock."""
+        if first._fd >= 0:
+            first.remove()
+        return tried(lock)
+
+    monkeypatch.setattr(Lock, "_try", late)
+    second = Lock(path, "trainer")
+    assert path.exists()
+    with pytest.raises(LockedError):
+        Lock(path, "trainer")
+    second.release()
