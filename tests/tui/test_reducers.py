@@ -11,10 +11,11 @@ import fake_run as fr
 from any_events import any_event
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from textual.geometry import Size
 
 from minagi import protocol as p
 from tui.panes.base import Frame, View
-from tui.panes.loss import _legend
+from tui.panes.loss import LossPane
 from tui.reducers import reduce
 from tui.sanitise import clean_line
 from tui.screens.quit import unsaved_words
@@ -31,6 +32,13 @@ from tui.state import (
 from tui.status import status
 
 NOW = fr.START
+
+
+def legend(state: AppState) -> str:
+    """The words over the loss chart."""
+    return "\n".join(
+        line.plain for line in LossPane(1).draw(Frame(state, View(charts=False), NOW), Size(200, 9))
+    )
 
 
 def fold(events: list[p.Message], state: AppState | None = None, now: float = NOW) -> AppState:
@@ -288,11 +296,11 @@ def test_going_back_leaves_no_figure_of_a_subject_from_what_was_given_up() -> No
 
 def test_a_best_that_is_only_of_this_session_is_called_so() -> None:
     resumed = fold([fr.hello(fresh=False, step=50), fr.held_out(100, best=False)])
-    assert "best since the start" in _legend(Frame(resumed, View(), NOW), 200).plain
+    assert "best since the start" in legend(resumed)
     better = fold([fr.held_out(300, best=True)], resumed)
-    assert "since the start" not in _legend(Frame(better, View(), NOW), 200).plain
+    assert "since the start" not in legend(better)
     back = fold([p.Reverted(step=200, chars=200 * fr.STEP_CHARS)], better)
-    assert "best since the start" in _legend(Frame(back, View(), NOW), 200).plain
+    assert "best since the start" in legend(back)
 
 
 def test_the_models_own_best_is_known_from_the_start() -> None:
@@ -300,7 +308,7 @@ def test_the_models_own_best_is_known_from_the_start() -> None:
     assert early.curves.best == (20_480.0, 1.5) and early.curves.best_ever
     worse = fold([fr.held_out(60, best=False)], early)
     assert worse.curves.best == (20_480.0, 1.5)
-    assert "since the start" not in _legend(Frame(worse, View(), NOW), 200).plain
+    assert "since the start" not in legend(worse)
     back = fold([p.Reverted(step=30, chars=15_360, best=1.75, best_step=30, best_chars=15_360)], worse)
     assert back.curves.best == (15_360.0, 1.75)
 
@@ -316,7 +324,7 @@ def test_readings_that_get_worse_in_a_row_are_told_where_one_looks() -> None:
     (told,) = [line.text for line in known.log if line.level == "warning"]
     assert "last 4 readings" in told and "read 3.0 times" in told
     known = reduce(known, p.Metrics(step=1, chars=1, loss=1.0), NOW)
-    assert "worse for 4 readings" in _legend(Frame(known, View(), NOW), 200).plain
+    assert "worse for 4 readings" in legend(known)
     known = fold([reading(1.02)] * 3, known)
     assert len([line for line in known.log if line.level == "warning"]) == 1, "not at every reading"
     assert fold([reading(1.005)], known).worse == 0, "within its error of the best"
