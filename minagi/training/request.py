@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,20 +22,13 @@ class Limits:
     passes: float | None = None  # times the corpus, counted in characters read
 
 
-@dataclass(frozen=True)
-class SessionRequest:
-    """Everything `minagi.training.session.open_session` needs to know."""
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """What is asked of a run beside its settings, from the flags to the trainer."""
 
-    paths: tuple[Path, ...]  # files and folders to read
-    weights: Path  # the directory that is the model
-    loaded: LoadedSettings  # settings in effect, with their origins and the profile asked for
-    dry_run: bool = True  # change no byte under `weights`
-    device: str = "auto"  # auto, cpu, cuda, cuda:N, mps
-    seed: int | None = None  # of everything random; None takes data.shuffle_seed
-    limits: Limits = Limits()
+    dry_run: bool = True  # change no byte of the weights directory
+    log: str = ""  # where the worker's own log goes, for `Hello.log`
     lr_reset: bool = False  # start with the full rate again
-    threads: int | None = None  # None: every core but one
-    follow_symlinks: bool = False
     revert_factor: float = 1.5  # held-out over this many times the best is divergence
     max_reverts: int = 3  # ways back before a run stops
     pool_checkpoint: bool = True  # save at once when experts were born or deleted
@@ -43,7 +36,24 @@ class SessionRequest:
     sample_raw_only: bool = False  # samples without the adapted half
     trace_routes: Path | None = None  # where the routing of the first chunks is kept, if anywhere
     trace_chunks: int = 8
-    log: str = ""  # where the worker's own log goes, for `Hello.log`
+
+    def manner(self) -> dict[str, Any]:
+        """These alone, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(Manner)}
+
+
+@dataclass(frozen=True)
+class SessionRequest(Manner):
+    """Everything `minagi.training.session.open_session` needs to know."""
+
+    paths: tuple[Path, ...]  # files and folders to read
+    weights: Path  # the directory that is the model
+    loaded: LoadedSettings  # settings in effect, with their origins and the profile asked for
+    device: str = "auto"  # auto, cpu, cuda, cuda:N, mps
+    seed: int | None = None  # of everything random; None takes data.shuffle_seed
+    limits: Limits = Limits()
+    threads: int | None = None  # None: every core but one
+    follow_symlinks: bool = False
 
 
 @dataclass(frozen=True)

@@ -84,19 +84,10 @@ def _assemble(request: SessionRequest, store: Store, records: ChatRecords) -> Se
     engine, notices = open_engine(store, settings, request.device, seed)
     start = Start(
         seed=seed,
-        dry_run=request.dry_run,
+        **request.manner(),
         fresh=fresh,
         profile=profile,
         notice="\n".join(filter(None, (why, loaded.notice, *notices))),
-        log=request.log,
-        lr_reset=request.lr_reset,
-        revert_factor=request.revert_factor,
-        max_reverts=request.max_reverts,
-        pool_checkpoint=request.pool_checkpoint,
-        sample_chars=request.sample_chars,
-        sample_raw_only=request.sample_raw_only,
-        trace_routes=request.trace_routes,
-        trace_chunks=request.trace_chunks,
         elsewhere=NOTHING if held_out else elsewhere(ours, corpus, exclude, request.follow_symlinks),
     )
     reader = LaneReader(corpus, settings.data.passage, seed)

@@ -27,6 +27,7 @@ def open_stream(request: StreamRequest, mix: Mix) -> Streamer:
         engine, notices = open_engine(store, settings, request.device, seed)
         start = Start(
             seed=seed,
+            dry_run=False,
             fresh=fresh,
             profile=profile,
             notice="\n".join(filter(None, (why, loaded.notice, *notices))),
