@@ -123,6 +123,10 @@ class Training:
     ngram_drop: float = _key(
         0.15, "share of characters that get only their shorter n-grams in training", low=0.0, high=1.0
     )
+    ngram_renew: bool = _key(
+        False,
+        "begin n-gram embeddings anew whenever all of the text was read, so that they teach nothing by heart",
+    )
     again_lr_mult: float = _key(
         1.0, "rate of text that was read before, as a multiple for each time", above=0.0, high=1.0
     )

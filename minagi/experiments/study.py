@@ -40,7 +40,12 @@ class Study:
             if not store.exists:
                 raise WeightsError(f"{request.weights} holds no model yet, so there is nothing to forget.")
             experts = len(store.uids)
-        values = {"training.sample_every": 0.0, **(_plain(experts) if request.plain else {})}
+        # A study tells what is read with, and its text has no rounds.
+        values = {
+            "training.sample_every": 0.0,
+            "training.ngram_renew": False,
+            **(_plain(experts) if request.plain else {}),
+        }
         loaded = with_values(request.loaded, values)
         # A run that went back to where it began would measure nothing: it goes on, or it ends in words.
         self.session = open_session(

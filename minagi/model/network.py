@@ -14,7 +14,6 @@ from minagi.model.ngram import NgramEmbedding
 from minagi.model.recurrence import Plan, Row, halting_rows, whole_rows
 from minagi.model.routing import Forward, PoolMlp
 from minagi.model.shape import Depth, Shape
-from minagi.weights import layout
 
 
 class Pool(nn.Module):
@@ -56,10 +55,9 @@ class Network(nn.Module):
         return [(name, p) for name, p in self.named_parameters() if p.requires_grad]
 
     def stored(self) -> dict[str, Tensor]:
-        """All a checkpoint holds of trunk and routers: parameters, and the sums by which n-gram rows are
-        stepped."""
-        sums = {} if self.ngram is None else {layout.NGRAM_SQUARES: self.ngram.squares}
-        return {**dict(self.named_parameters()), **sums}
+        """All a checkpoint holds of trunk and routers: parameters, the sums by which n-gram rows are
+        stepped, and young rows."""
+        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
     @property
     def freezes(self) -> bool:

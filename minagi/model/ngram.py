@@ -8,6 +8,10 @@ stepped, by AdaGrad with one sum of squares a row (Duchi et al. 2011): what was 
 what is new moves far, and what was not met stays as it is. The sums forget slowly, or a model that reads for
 years could learn nothing new in rows it meets everywhere (docs/decisions/cpu-profile.md). Text that is read
 again would be known by its longest n-grams alone; so in training some characters get only their shorter ones.
+
+Rows that have seen a text hold what follows in that very text. Where it is to be read again, young rows can
+begin at nothing beside them: these are what training uses and steps, the others what reading uses, until
+the young ones know enough to take their place.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ class NgramEmbedding(nn.Module):
 
     The rows are not autograd's: what a backward pass hands to them is kept here until `step`. In
     training a share `drop` of the characters gets its n-grams up to some length only, each as likely.
+    Young rows, where there are any, are what training uses instead, and what `step` moves.
     """
 
     def __init__(self, longest: int, rows: int, d_model: int) -> None:
@@ -46,6 +51,9 @@ class NgramEmbedding(nn.Module):
         # AdaGrad's sums, stored with the weights and in full: rounded sums would stop growing.
         self.squares: Tensor
         self.register_buffer("squares", torch.zeros((longest - 1) * rows))
+        self.young: Tensor | None
+        self.young_squares: Tensor | None
+        self.have_young(False)
         self._met: list[Rows] = []  # of backward passes, a place as often as it was met
         self._summed: Rows | None = None  # of those before
 
@@ -53,6 +61,32 @@ class NgramEmbedding(nn.Module):
     def reach(self) -> int:
         """Characters before a character that its n-grams may hold."""
         return self.longest - 1
+
+    @property
+    def learning(self) -> tuple[Tensor, Tensor]:
+        """The rows that training uses and moves, and their sums of squares."""
+        if self.young is None or self.young_squares is None:
+            return self.weight, self.squares
+        return self.young, self.young_squares
+
+    def begin_anew(self) -> None:
+        """Learn with young rows from now on, which know nothing; reading uses what was learned so far."""
+        self.take_over()
+        self.have_young(True)
+
+    @torch.no_grad()
+    def take_over(self) -> None:
+        """Put the young rows, if there are any, in the place of the others."""
+        rows, squares = self.learning
+        if rows is not self.weight:
+            self.weight.copy_(rows)
+            self.squares.copy_(squares)
+        self.have_young(False)
+
+    def have_young(self, wanted: bool) -> None:
+        """Have young rows at nothing, or none."""
+        for name, like in (("young", self.weight), ("young_squares", self.squares)):
+            self.register_buffer(name, torch.zeros_like(like.detach()) if wanted else None)
 
     def forward(
         self, x: Tensor, ids: Tensor, before: Tensor, generator: torch.Generator | None = None
@@ -121,9 +155,10 @@ class NgramEmbedding(nn.Module):
         if met is None:
             return
         grad = met.grad / scale
-        squares = self.squares.index_select(0, met.places) * (1 - 1 / MEMORY) + grad.square().mean(1)
-        self.squares.index_copy_(0, met.places, squares)
-        self.weight.index_add_(0, met.places, grad * (-lr / (squares.sqrt() + EPS))[:, None])
+        rows, sums = self.learning
+        squares = sums.index_select(0, met.places) * (1 - 1 / MEMORY) + grad.square().mean(1)
+        sums.index_copy_(0, met.places, squares)
+        rows.index_add_(0, met.places, grad * (-lr / (squares.sqrt() + EPS))[:, None])
 
     def forget(self) -> None:
         """Give up what the backward passes since the last step gave."""
@@ -141,7 +176,7 @@ class _Added(torch.autograd.Function):
             chosen = kept.flatten().nonzero().flatten()
             owner, places = owner.index_select(0, chosen), places.index_select(0, chosen)
         ctx.table, ctx.places, ctx.owner = table, places, owner
-        return x.index_add(0, owner, table.weight.index_select(0, places))
+        return x.index_add(0, owner, table.learning[0].index_select(0, places))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:

@@ -22,6 +22,7 @@ from typing import Any
 from minagi.errors import MinagiError
 from minagi.text import alphabet
 from minagi.text.corpus import Corpus, TextGoneError, TextSpan, read_span
+from minagi.text.rounds import Rounds, Tours
 
 GOLDEN = (5**0.5 - 1) / 2
 MANY = 8  # visits to a span from which its cuts move from tour to tour
@@ -36,6 +37,8 @@ class WindowOfText:
     ids: alphabet.Ids  # (2 .. window + 1,), a view of the visit
     new_chars: int  # of it, those that this visit had not read yet
     times: int = 0  # how often the whole lane was read before
+    again: int = 0  # how often in this round through all lanes
+    begins_round: bool = False
 
 
 @dataclass
@@ -112,6 +115,7 @@ class _Visit:
     ids: alphabet.Ids
     cursor: int = 0
     times: int = 0
+    again: int = 0
 
 
 class LaneReader:
@@ -127,6 +131,7 @@ class LaneReader:
         self._turn = 0  # index of the lane whose visit is next
         self._visit: _Visit | None = None
         self._tours: dict[str, _Tour] = {}  # by lane
+        self._rounds = Rounds()
         self._first: deque[Path] = deque()  # changed files, to be visited before all else
         self._dropped: list[str] = []
         self.replace_corpus(corpus)
@@ -138,13 +143,15 @@ class LaneReader:
         window counts as the window: nothing is read past unseen. `chars_read` are the characters
         read in the model's life. Raises MinagiError when nothing is left to read.
         """
+        rounds = self._rounds.number
         visit = self._visit or self._open(window, chars_read)
+        begins = self._rounds.number > rounds
         last = len(visit.ids) - 1
         step = min(window, last) if visit.cursor == 0 else min(chunk, window, last - visit.cursor)
         visit.cursor += step
         ids = visit.ids[max(0, visit.cursor - window) : visit.cursor + 1]
         self._visit = visit if visit.cursor < last else None
-        return WindowOfText(visit.lane, visit.span.path, ids, step, visit.times)
+        return WindowOfText(visit.lane, visit.span.path, ids, step, visit.times, visit.again, begins)
 
     def replace_corpus(self, corpus: Corpus, first: Iterable[Path] = ()) -> None:
         """Read `corpus` from the next visit on, beginning with the files in `first`; lanes keep turns."""
@@ -172,6 +179,7 @@ class LaneReader:
             "turn": self._lanes[self._turn].name if self._lanes else "",
             "first": [str(path) for path in self._first],
             "tours": {lane: list(astuple(tour)) for lane, tour in self._tours.items()},
+            "round": self._rounds.state(),
             "visit": None
             if visit is None
             else {
@@ -181,6 +189,7 @@ class LaneReader:
                 "stop": visit.span.stop,
                 "cursor": visit.cursor,
                 "times": visit.times,
+                "again": visit.again,
             },
         }
 
@@ -198,12 +207,15 @@ class LaneReader:
             for lane, numbers in (tours.items() if isinstance(tours, dict) else ())
             if lane in names and _is_tour(numbers)
         }
+        self._rounds.restore(state.get("round"))
         try:
             self._visit = self._reopen(**state["visit"])
         except (KeyError, TypeError, ValueError, OverflowError, TextGoneError):
             self._visit = None
 
-    def _reopen(self, lane: str, path: str, start: int, stop: int, cursor: int, times: int = 0) -> _Visit:
+    def _reopen(
+        self, lane: str, path: str, start: int, stop: int, cursor: int, times: int = 0, again: int = 0
+    ) -> _Visit:
         """The saved visit. Raises ValueError when its text is not to be read any more, or else."""
         span = TextSpan(Path(path), int(start), int(stop))
         spans = next((known.spans for known in self._lanes if known.name == lane), [])
@@ -212,7 +224,7 @@ class LaneReader:
         ids = alphabet.encode(read_span(span))
         if not 0 < int(cursor) < len(ids) - 1:
             raise ValueError("another text than it was")
-        return _Visit(lane, span, ids, int(cursor), max(0, int(times)))
+        return _Visit(lane, span, ids, int(cursor), max(0, int(times)), max(0, int(again)))
 
     # ----------------------------------------------------------------------------------------- visits
 
@@ -231,7 +243,7 @@ class LaneReader:
             if len(ids) < 2:
                 self._drop({span.path}, f"{span.path.name} holds a single marker and no text.")
                 continue
-            return _Visit(lane.name, part, ids, times=times)
+            return _Visit(lane.name, part, ids, times=times, again=self._rounds.again(lane.name, times))
         raise MinagiError(
             "Nothing is left to read: every file vanished or can no longer be read. "
             "Bring the files back, or name another folder, and start again."
@@ -261,11 +273,16 @@ class LaneReader:
             lane.cut(max(self._passage, window))
             before = 0 if tour is None else tour.before + tour.over
             tour = self._tours[lane.name] = _Tour(chars_read, lane.unit, lane.visits, before=before)
+            self._rounds.toured({other.name: self._toured(other.name) for other in self._lanes})
         rng = random.Random(f"{self._seed}/{lane.name}/{tour.begun}")
         start, aside = rng.randrange(tour.visits), rng.random()
         place = (start + tour.done * _stride(tour.visits)) % tour.visits
         tour.done += 1
         return *lane.at(min(place, lane.visits - 1), aside), tour.before  # the lane may have shrunk
+
+    def _toured(self, lane: str) -> Tours:
+        tour = self._tours.get(lane)
+        return Tours(0, 0) if tour is None else Tours(tour.before + tour.over, tour.before + (tour.done > 0))
 
     def _drop(self, paths: Collection[Path], why: str) -> None:
         self._dropped.append(why)

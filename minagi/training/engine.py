@@ -19,7 +19,7 @@ from minagi.training.average import Averages
 from minagi.training.evaluate import Evaluator
 from minagi.training.optimiser import EXPERT_STEPS, Optimiser
 from minagi.training.population import Population
-from minagi.weights import CheckpointState, ExpertRecord, Store
+from minagi.weights import CheckpointState, ExpertRecord, Store, layout
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 AVERAGED = "averaged"  # the manifest's word on whether the weights have averages beside them
@@ -47,6 +47,7 @@ class Engine:
         self.net = Network(shape, depth, len(telemetry), dtype).to(device)
         if self.net.ngram is not None:
             self.net.ngram.drop = training.ngram_drop
+        self._renews = training.ngram_renew  # else nobody would ever read with young rows
         slots = ExpertSlots(
             pool.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, device, averaged
         )
@@ -109,9 +110,13 @@ class Engine:
         if self.averages is not None:
             self.averages.newest()
         arrays = {**self.store.read_core(), **self.store.read_routers()}
+        if self.net.ngram is not None:
+            self.net.ngram.have_young(layout.NGRAM_YOUNG in arrays)
         with torch.no_grad():
             for name, tensor in self.net.stored().items():
                 tensor.copy_(torch.from_numpy(arrays[name]))
+        if self.net.ngram is not None and not self._renews:
+            self.net.ngram.have_young(False)
         self.net.precision.forget()
         self.optimiser.zero_grad()
         self.optimiser.load(
@@ -184,8 +189,14 @@ class Engine:
             "ponder_beta": depth.ponder_beta, "halt_prior": depth.halt_prior,
             "halt_thresh": depth.halt_thresh, "halt_freeze": depth.halt_freeze,
             "pool_resident": self.routing.resident,
-            **({"ngram": shape.ngram, "ngram_rows": shape.ngram_rows} if shape.ngram else {}),
+            **self._ngram_cfg(),
         }  # fmt: skip
+
+    def _ngram_cfg(self) -> dict[str, Any]:
+        table = self.net.ngram
+        if table is None:
+            return {}
+        return {"ngram": table.longest, "ngram_rows": table.rows, "ngram_young": table.young is not None}
 
     @property
     def parameters(self) -> int:
@@ -216,7 +227,7 @@ class Engine:
     def _ngram_bytes(self) -> int:
         """What the n-gram tables take, in memory and in a checkpoint."""
         table = self.net.ngram
-        return 0 if table is None else 4 * (table.weight.numel() + table.squares.numel())
+        return 0 if table is None else 4 * sum(t.numel() for t in (table.weight, *table.buffers()))
 
     @property
     def _bytes_each(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from minagi.config import with_values
 from minagi.text.mix import Mix
 from minagi.training.ours import ours_of
 from minagi.training.session import open_engine, settled
@@ -21,6 +22,7 @@ def open_stream(request: StreamRequest, mix: Mix) -> Streamer:
         opened.callback(store.close)
         fresh = not store.exists
         loaded, profile, why = settled(request.loaded, store, ours_of(store.manifest), fresh, request.device)
+        loaded = with_values(loaded, {"training.ngram_renew": False})  # a schedule knows no rounds
         settings = loaded.settings
         seed = settings.data.shuffle_seed if request.seed is None else request.seed
         mix.check(request.lengths(settings).context)

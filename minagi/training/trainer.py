@@ -34,6 +34,7 @@ from minagi.training.past import past
 from minagi.training.probe import probe
 from minagi.training.progress import Progress
 from minagi.training.rate import RateControl
+from minagi.training.renewal import Renewal
 from minagi.training.run import Run, note
 from minagi.training.samples import Sampling, heading
 from minagi.training.selection import Selection
@@ -44,6 +45,10 @@ from minagi.training.window import WindowGrowth
 
 BEST_SECONDS = 60.0  # a best reading is worth a checkpoint of its own this long after the last one
 AGAIN_MIN = 0.01  # share of the rate that is left for text read many times
+ANEW = (
+    "All of the text was read. Its n-grams are learned anew as it is read again; until enough are, reading "
+    "and writing use those learned so far."
+)
 SLICE_SECONDS = 0.1  # of a held-out reading, or of writing samples
 
 
@@ -75,6 +80,7 @@ class Trainer(Run):
         self.window = _window_of(settings.model)
         self.guard = Guard(start.revert_factor, start.max_reverts)
         self.stepper = Stepper(engine, settings.training, start)
+        self.renewal = Renewal(engine.net.ngram, settings.training.ngram_renew)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
         self._paths: list[str] = []  # what earlier runs were given to read
         self.checkpoints = Checkpoints(
@@ -125,6 +131,7 @@ class Trainer(Run):
                 "rate": self.rate.state_dict(),
                 "window": self.window.state_dict(),
                 "reader": self.reader.state(),
+                "renewal": self.renewal.state_dict(),
                 "best": self.guard.best,
                 "growth": self.selection.last,
                 "measured": self.corpus.measured,
@@ -141,6 +148,7 @@ class Trainer(Run):
         self.rate.load_state(part.get("rate"), restarted)
         self.window.load_state(part.get("window"), manifest.get("context_now"), self.progress.chars)
         self.reader.restore(part.get("reader", {}))
+        self.renewal.load_state(part.get("renewal", {}), self.progress.chars)
         self._choice = part.get("held_out", {})
         self._paths = texts(ours.get("paths"))
         self.guard.best = number(ours.get("best"))
@@ -199,6 +207,8 @@ class Trainer(Run):
         for sentence in self.reader.take_dropped():
             yield note("files", sentence, "warning")
         again = self._again(text)
+        if text.begins_round and self.renewal.on:
+            yield note("run", ANEW)
         lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
         made = self.stepper.make(text, lr, self.steps, self.chars, again)
         if made.norm is None:
@@ -351,8 +361,10 @@ class Trainer(Run):
     # ------------------------------------------------------------------------------------ events
 
     def _again(self, text: WindowOfText) -> float:
-        """The share of the rate for text that was read before: less every time, never nothing."""
-        return max(AGAIN_MIN, self.settings.training.again_lr_mult ** min(text.times, 100))
+        """The share of the rate for text that was read before: less every time, never nothing. Has the n-gram
+        rows ready for it."""
+        times = self.renewal.prepare(text, self.chars)
+        return max(AGAIN_MIN, self.settings.training.again_lr_mult ** min(times, 100))
 
     def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float) -> Message:
         self._pulse = report.metrics(

@@ -24,7 +24,9 @@ ROUTERS = "routers.npz"
 OPTIM = "optim.npz"
 EXPERTS = "experts"
 PRIVATE = ".minagi"  # everything of ours that is not part of the public layout
-NGRAM, NGRAM_SQUARES = "ngram.weight", "ngram.squares"  # tensors in core.npz that Adam does not step
+# Tensors in core.npz that Adam does not step:
+NGRAM, NGRAM_SQUARES = "ngram.weight", "ngram.squares"
+NGRAM_YOUNG, NGRAM_YOUNG_SQUARES = "ngram.young", "ngram.young_squares"  # while rows begin anew
 FORMAT = 1  # the newest layout this program knows; a manifest without a number is of the first
 
 MANIFEST_MAX = 1 << 28  # bytes
@@ -66,7 +68,7 @@ _REAL = {
     "halt_prior": (0.0, 1.0),
     "halt_thresh": (0.0, 1.0),
 }
-_FLAGS = ("tie_embeddings", "use_pool", "halt_freeze")
+_FLAGS = ("tie_embeddings", "use_pool", "halt_freeze", "ngram_young")
 _NEEDED = ("n_head", "d_model", "d_ff", "n_prelude", "pool_d_ff", "pool_top_k", "max_steps")
 _USUAL: dict[str, Any] = {
     "vocab_size": 265,
@@ -183,9 +185,14 @@ def core_shapes(shape: Mapping[str, Any]) -> Shapes:
 
 def ngram_shapes(shape: Mapping[str, Any]) -> Shapes:
     """The n-gram tables in core.npz and the sums of squares by which their rows are stepped, where the model
-    has them: no moments and no averages belong to these."""
+    has them, and the young ones beside them: no moments and no averages belong to these."""
     rows = max(shape.get("ngram", 0) - 1, 0) * shape.get("ngram_rows", 0)
-    return {NGRAM: (rows, shape["d_model"]), NGRAM_SQUARES: (rows,)} if rows else {}
+    if not rows:
+        return {}
+    shapes: Shapes = {NGRAM: (rows, shape["d_model"]), NGRAM_SQUARES: (rows,)}
+    if shape.get("ngram_young"):
+        shapes |= {NGRAM_YOUNG: (rows, shape["d_model"]), NGRAM_YOUNG_SQUARES: (rows,)}
+    return shapes
 
 
 def dense_shapes(shape: Mapping[str, Any]) -> Shapes:
@@ -199,7 +206,8 @@ def parameters(shape: Mapping[str, Any]) -> int:
     learnt = {**core_shapes(shape), **router_shapes(shape, shape["pool_experts"])}
     if shape["tie_embeddings"]:
         del learnt["head.weight"]
-    learnt.pop(NGRAM_SQUARES, None)
+    for name in (NGRAM_SQUARES, NGRAM_YOUNG, NGRAM_YOUNG_SQUARES):
+        learnt.pop(name, None)
     return numbers(learnt) + shape["pool_experts"] * numbers(expert_shapes(shape))
 
 

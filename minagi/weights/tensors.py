@@ -73,9 +73,9 @@ def read_core(archive: Npz, shape: Mapping[str, Any], *, check: bool) -> Arrays:
     shapes = layout.core_shapes(shape)
     shapes.pop("head.weight")
     core = {name: _weight(archive, name, size, check) for name, size in shapes.items()}
-    squares = core.get(layout.NGRAM_SQUARES)
-    if check and squares is not None:
-        _not_negative(archive.path, layout.NGRAM_SQUARES, squares, "sums of squares")
+    for name in (layout.NGRAM_SQUARES, layout.NGRAM_YOUNG_SQUARES):
+        if check and name in core:
+            _not_negative(archive.path, name, core[name], "sums of squares")
     core["head.weight"] = core["tok_emb.weight"]
     return core
 

@@ -216,13 +216,22 @@ def test_attention_in_blocks(monkeypatch: pytest.MonkeyPatch, block: int, kept: 
 
 @pytest.mark.parametrize("clip", [1.0, 1e-3])
 @pytest.mark.parametrize("resident", [2, 4])
-@pytest.mark.parametrize("ngram", [0, 3])
-def test_optimiser_steps(clip: float, resident: int, ngram: int) -> None:
-    """Several steps running, the experts of each paged in and out between them."""
+@pytest.mark.parametrize(("ngram", "anew"), [(0, False), (3, False), (3, True)])
+def test_optimiser_steps(clip: float, resident: int, ngram: int, anew: bool) -> None:
+    """Several steps running, the experts of each paged in and out between them; `anew`, the n-gram rows begin
+    at nothing, and those that reading uses stay."""
     case = case_of(seed=11, experts=5, resident=resident, top_k=2, max_steps=3, characters=5, ngram=ngram)
     tiny = make(case, ram=1)
-    optimiser = Optimiser(tiny.net, tiny.pool, 0.95, 0.3, clip, ngram_lr_mult=4.0)
-    adam = OracleAdam(beta2=0.95, decay=0.3, clip=clip, ngram_lr_mult=4.0)
+    table = tiny.net.ngram
+    if anew:
+        assert table is not None
+        read_with = table.weight.clone()
+        table.begin_anew()
+        for name in ("ngram.weight", "ngram.squares"):
+            tiny.oracle.parameters[name].detach().zero_()
+    mult = 1.0 if anew else 4.0  # a first step is as long as the rate says: a long one blows rounding up
+    optimiser = Optimiser(tiny.net, tiny.pool, 0.95, 0.3, clip, ngram_lr_mult=mult)
+    adam = OracleAdam(beta2=0.95, decay=0.3, clip=clip, ngram_lr_mult=mult)
     generator = torch.Generator().manual_seed(5)
     admitted: set[int] = set()
     for _ in range(6):
@@ -241,6 +250,9 @@ def test_optimiser_steps(clip: float, resident: int, ngram: int) -> None:
         assert sorted(forward.admitted) == sorted(done.admitted)
         admitted |= set(done.admitted)
     assert len(admitted) > resident or resident >= case.experts - 1
+    if anew:
+        assert table is not None and torch.equal(table.weight, read_with)
+        table.take_over()
     for name, parameter in tiny.net.stored().items():
         same(parameter, tiny.oracle.parameters[name], name, 2e-3)
         if name.startswith("ngram."):

@@ -175,6 +175,28 @@ def test_reading_drops_nothing() -> None:
     assert torch.equal(table(torch.zeros(50, 3), ids, ids[:0]), whole)
 
 
+def test_young_rows_are_trained_with_and_the_others_read_with_until_they_take_over() -> None:
+    table, ids = filled(), torch.tensor([5, 6, 5, 6])
+    table.squares.fill_(3.0)
+    old, nothing = table.weight.clone(), torch.zeros(4, 3)
+    read = table(nothing, ids, ids[:0])
+    table.begin_anew()
+    assert torch.equal(table(nothing.requires_grad_(), ids, ids[:0]), nothing)
+    met(table, ids.tolist())
+    table.step(0.1, 1.0)
+    with torch.no_grad():
+        assert torch.equal(table(nothing, ids, ids[:0]), read)
+        assert torch.equal(torch.from_numpy(table.row([5, 6, 5, 6])), read[3])
+    assert torch.equal(table.weight, old) and bool((table.squares == 3).all())
+    young, squares = table.learning
+    assert young is table.young and bool((young[table.places(ids, ids[:0])] < 0).all())
+    table.begin_anew()  # those that were young are read with now
+    assert torch.equal(table.weight, young) and torch.equal(table.squares, squares)
+    assert table.young is not None and not bool(table.young.any())
+    table.have_young(False)
+    assert list(table.state_dict()) == ["weight", "squares"]
+
+
 def test_a_step_without_a_gradient_changes_nothing() -> None:
     table = filled()
     before = table.weight.clone()

@@ -206,19 +206,41 @@ def test_a_tour_of_a_lane_that_is_another_one_by_now_begins_anew(folder):
 
 def test_what_a_lane_gives_after_a_whole_tour_was_read_before(folder):
     root = folder({"a.txt": 5_000})
-    reader, chars, told = LaneReader(whole(root), 500, 0), 0, []
-    for _ in range(24):
+    reader, chars, told, begins = LaneReader(whole(root), 500, 0), 0, [], []
+    for visit in range(24):
         step = reader.next_window(500, 500, chars)
         chars += step.new_chars
         told.append(step.times)
+        assert step.again == 0, "with a single lane every tour is a round"
+        begins += [visit] * step.begins_round
         resumed = LaneReader(whole(root), 500, 0)
         resumed.restore(json.loads(json.dumps(reader.state())))
         reader = resumed
     assert told == [0] * 11 + [1] * 11 + [2] * 2
+    assert begins == [11, 22]
     new = folder({"b.txt": 500}) / "b.txt"
     reader.replace_corpus(whole(root), first=[new])
     steps = take(reader, 2, 500, 500, chars)
     assert [(step.path.name, step.times) for step in steps] == [("b.txt", 0), ("a.txt", 2)]
+
+
+def test_a_round_goes_through_every_lane(folder):
+    """`a` takes ten visits and `b` one, so `b` is read again and again meanwhile."""
+    root = folder({"a/a.txt": 5_000, "b/b.txt": 501})
+    reader, chars, told = LaneReader(collect([root]), 500, 0), 0, []
+    for _ in range(70):
+        step = reader.next_window(500, 500, chars)
+        chars += step.new_chars
+        told.append(step)
+        resumed = LaneReader(collect([root]), 500, 0)
+        resumed.restore(json.loads(json.dumps(reader.state())))
+        reader = resumed
+    begins = [place for place, step in enumerate(told) if step.begins_round]
+    assert len(begins) >= 2
+    for first, end in itertools.pairwise([0, *begins]):
+        seen = {name: [s.again for s in told[first:end] if s.subject == name] for name in "ab"}
+        assert seen["a"] == [0] * len(seen["a"]) and len(seen["a"]) >= 10
+        assert seen["b"] == sorted(seen["b"]) and seen["b"][0] == 0 and seen["b"][-1] >= 4
 
 
 def test_a_tour_is_soon_everywhere(folder):
@@ -269,7 +291,8 @@ def test_taking_the_state_changes_nothing(corpus):
     [
         {"tours": 3}, {"tours": {"book": 3, "poems": [1, 2, 3], "notes": [0.5] * 5}},
         {"tours": {"book": [0, 9, -1, 5, 0], "poems": [0, 9, True, 0, 0], "notes": [7, 9, 10**30, 9, 0]}},
-        {"tours": {"book": [0, 0, 4, 1, 0], "poems": [0, 4, 0, 0, 0]}},
+        {"tours": {"book": [0, 0, 4, 1, 0], "poems": [0, 4, 0, 0, 0]}}, {"round": 4},
+        {"round": {"book": -1, "poems": "x", "notes": True}},
         {"visit": {"lane": "book", "path": "x", "start": 1e999, "stop": 50, "cursor": 9}},
         {}, {"turn": 5}, {"turn": "nobody", "first": None, "visit": None}, {"first": 7}, {"visit": []},
         {"first": [None, [], "x"]} , {"visit": {"lane": "book"}}, {"visit": {"lane": [], "path": 1}},

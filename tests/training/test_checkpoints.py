@@ -497,6 +497,7 @@ def test_kept_beside_the_public_layout(home: Home) -> None:
         "growth",
         "paths",
         "reader",
+        "renewal",
         "best",
         "measured",
         "held_out",
