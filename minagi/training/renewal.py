@@ -2,7 +2,8 @@
 
 Rows that have seen a text know it by heart: whoever reads it again with them learns to trust them more than
 other text deserves. Young rows have seen nothing of what comes before them in a round through the text, and
-so the rest of the model learns from all of it again at the full rate.
+so the rest of the model learns from all of it again at the full rate. A model that also knows text which is
+not read now keeps its rows: young ones would never learn it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 from minagi.finite import count
 from minagi.model.ngram import NgramEmbedding
+from minagi.text.corpus import Corpus
 from minagi.text.lanes import WindowOfText
+from minagi.training.progress import Progress
 
 ENOUGH = 0.7  # of what the rows before them learned from: then young rows read better, the rest knowing them
 
@@ -19,35 +22,50 @@ ENOUGH = 0.7  # of what the rows before them learned from: then young rows read 
 class Renewal:
     """Has the rows ready for every window. `on` is whether they, if there are any, ever begin anew."""
 
-    def __init__(self, rows: NgramEmbedding | None, on: bool) -> None:
+    def __init__(self, rows: NgramEmbedding | None, on: bool, progress: Progress) -> None:
         self._rows = rows if on else None
+        self._progress = progress
         self._begun = 0  # characters of the model's life after which the rows that learn began
         self._before = 0  # characters that those learned from that were read with when they began
+        self._kept = False  # rows that know other text were kept when this round began
 
-    @property
-    def on(self) -> bool:
-        return self._rows is not None
-
-    def prepare(self, text: WindowOfText, chars: int) -> int:
-        """Have the rows ready for `text`, the model having read `chars` characters in its life: how often the
-        rows that learn, or else the model, have read it."""
-        rows = self._rows
+    def prepare(self, text: WindowOfText, corpus: Corpus) -> bool:
+        """Have the rows ready for `text`, which is of `corpus`; whether they began anew for it."""
+        rows, chars = self._rows, self._progress.chars
         if rows is None:
-            return text.times
+            return False
         if text.begins_round:
-            self._before, self._begun = chars - self._begun, chars
-            rows.begin_anew()
-        elif rows.young is not None and chars - self._begun >= ENOUGH * self._before:
+            self._kept = not self._all_of_it(corpus)
+            if not self._kept:
+                self._before, self._begun = chars - self._begun, chars
+                rows.begin_anew()
+                return True
+        if rows.young is None or not (self._kept or chars - self._begun >= ENOUGH * self._before):
+            return False
+        self._kept = self._kept or not self._all_of_it(corpus)
+        if self._kept:
+            rows.have_young(False)
+        else:
             rows.take_over()
-        return text.again
+        return False
+
+    def times(self, text: WindowOfText) -> int:
+        """How often the rows that learn have read `text`."""
+        return text.times if self._rows is None or self._kept else text.again
 
     def state_dict(self) -> dict[str, int]:
         """As JSON."""
-        return {"begun": self._begun, "before": self._before}
+        return {"begun": self._begun, "before": self._before, "kept": int(self._kept)}
 
-    def load_state(self, state: dict[str, Any], chars: int) -> None:
-        """Go on where `state` was taken, after `chars` characters; young rows that it knows nothing of go."""
-        self._begun = min(count(state.get("begun")), chars)
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on where `state` was taken; young rows that it knows nothing of go."""
+        self._begun = min(count(state.get("begun")), self._progress.chars)
         self._before = count(state.get("before"))
+        self._kept = bool(count(state.get("kept")))
         if self._rows is not None and not self._before:
             self._rows.have_young(False)
+
+    def _all_of_it(self, corpus: Corpus) -> bool:
+        """Whether all subjects that were ever read are read now."""
+        there = {subject.name for subject in corpus.subjects if subject.train}
+        return all(name in there for name, known in self._progress.subjects.items() if known.chars)

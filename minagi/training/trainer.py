@@ -80,7 +80,7 @@ class Trainer(Run):
         self.window = _window_of(settings.model)
         self.guard = Guard(start.revert_factor, start.max_reverts)
         self.stepper = Stepper(engine, settings.training, start)
-        self.renewal = Renewal(engine.net.ngram, settings.training.ngram_renew)
+        self.renewal = Renewal(engine.net.ngram, settings.training.ngram_renew, self.progress)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
         self._paths: list[str] = []  # what earlier runs were given to read
         self.checkpoints = Checkpoints(
@@ -148,7 +148,7 @@ class Trainer(Run):
         self.rate.load_state(part.get("rate"), restarted)
         self.window.load_state(part.get("window"), manifest.get("context_now"), self.progress.chars)
         self.reader.restore(part.get("reader", {}))
-        self.renewal.load_state(part.get("renewal", {}), self.progress.chars)
+        self.renewal.load_state(part.get("renewal", {}))
         self._choice = part.get("held_out", {})
         self._paths = texts(ours.get("paths"))
         self.guard.best = number(ours.get("best"))
@@ -206,9 +206,9 @@ class Trainer(Run):
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
             yield note("files", sentence, "warning")
-        again = self._again(text)
-        if text.begins_round and self.renewal.on:
+        if self.renewal.prepare(text, self.corpus):
             yield note("run", ANEW)
+        again = self._again(text)
         lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
         made = self.stepper.make(text, lr, self.steps, self.chars, again)
         if made.norm is None:
@@ -361,10 +361,9 @@ class Trainer(Run):
     # ------------------------------------------------------------------------------------ events
 
     def _again(self, text: WindowOfText) -> float:
-        """The share of the rate for text that was read before: less every time, never nothing. Has the n-gram
-        rows ready for it."""
-        times = self.renewal.prepare(text, self.chars)
-        return max(AGAIN_MIN, self.settings.training.again_lr_mult ** min(times, 100))
+        """The share of the rate for text that was read before: less every time, never nothing."""
+        times = min(self.renewal.times(text), 100)
+        return max(AGAIN_MIN, self.settings.training.again_lr_mult**times)
 
     def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float) -> Message:
         self._pulse = report.metrics(

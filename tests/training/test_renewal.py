@@ -104,7 +104,10 @@ def test_who_does_not_renew_goes_on_with_the_rows_that_are_read_with(home: Home,
 
 
 def test_a_directory_from_before_there_were_young_rows(home: Home, short: Path) -> None:
-    home.made(3)
+    session = home.open(ANEW, paths=(short,))
+    drive(session, 3)
+    list(session.checkpoint())
+    session.close()
     path = home.weights / "manifest.json"
     manifest = json.loads(path.read_text())
     del manifest["cfg"]["ngram_young"], manifest["minagi"]["renewal"], manifest["minagi"]["reader"]["round"]
@@ -113,3 +116,35 @@ def test_a_directory_from_before_there_were_young_rows(home: Home, short: Path) 
     assert rows_of(session).young is None
     until_young(session)
     session.close()
+
+
+def test_rows_that_know_other_text_than_is_read_now_are_kept(home: Home, short: Path) -> None:
+    home.made(3)
+    session = home.open(ANEW, paths=(short,))
+    rates = set()
+    while session.chars < 2_000:
+        (pulse,) = of(protocol.Metrics, drive(session, 1))
+        assert rows_of(session).young is None
+        rates.add(round(pulse.lr / session.rate.factor / session.rate.warmup(session.steps - 1), 5))
+    assert rates == {0.01, 0.001, 0.0001}, "read again, and by the same rows"
+    session.close()
+
+
+def test_what_is_read_no_more_before_young_rows_have_learned_it_is_not_lost(home: Home, short: Path) -> None:
+    other = home.root / "other" / "b.txt"
+    other.parent.mkdir()
+    other.write_text((short / "a.txt").read_text().upper())
+    session = home.open(ANEW, paths=(short, other.parent))
+    until_young(session)
+    drive(session, 2)
+    list(session.checkpoint())
+    read_with = rows_of(session).weight.clone()
+    session.close()
+    again = home.open(ANEW, paths=(short,))
+    assert rows_of(again).young is not None
+    while rows_of(again).young is not None:
+        assert torch.equal(rows_of(again).weight, read_with)
+        drive(again, 1)
+    changed = (rows_of(again).weight != read_with).any(1)
+    assert bool(changed.any()) and not bool(changed.all())
+    again.close()
