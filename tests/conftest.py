@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -13,6 +15,15 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # A busy machine is no fault of the code; a quarter of the usual examples keeps the suite to minutes.
 settings.register_profile("untimed", deadline=None, max_examples=25)
 settings.load_profile("untimed")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """A test that asks for threads leaves none to the next ones: on a busy machine two of torch's,
+    waiting for each other at every product, take a hundred times one's time."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
