@@ -27,12 +27,13 @@ def split(
 
     `recorded` is the choice of an earlier start: where it names text of this subject that is still
     there (and is not most of it), exactly that stays held out and everything new is read. Returns the
-    subject and its choice.
+    subject and its choice, where [0, 0] says of a file that what was recorded of it is read now. Of files
+    that vanished it says nothing: they may come back.
     """
     keys = {span.path: f"{name}/{_relative(span.path, root)}" for span in files}
-    kept = _still_there(files, keys, recorded)
-    if not FEWEST <= sum(span.chars for span in kept) <= sum(file.chars for file in files) / 2:
-        kept = _choose(files, keys, share)
+    there = _still_there(files, keys, recorded)
+    fits = FEWEST <= sum(span.chars for span in there) <= sum(file.chars for file in files) / 2
+    kept = there if fits else _choose(files, keys, share)
     kept.sort(key=lambda span: keys[span.path])
     held = {span.path: span for span in kept}
     train = []
@@ -43,7 +44,8 @@ def split(
         out = held[file.path]
         around = (TextSpan(file.path, file.start, out.start), TextSpan(file.path, out.stop, file.stop))
         train += [span for span in around if span.chars >= FEWEST]
-    choice = {keys[span.path]: [span.start, span.stop] for span in kept}
+    choice = {keys[span.path]: [0, 0] for span in there if kept}
+    choice |= {keys[span.path]: [span.start, span.stop] for span in kept}
     return Subject(name, root, tuple(train), tuple(kept)), choice
 
 

@@ -125,6 +125,14 @@ def test_a_choice_whose_files_are_gone_is_made_anew(folder):
     assert 0.02 < share(after.subjects[0]) < 0.11
 
 
+def test_what_is_read_after_another_choice_is_never_held_out_again():
+    before = {"s/0.txt": [125, 187], "s/gone.txt": [0, 80]}  # too little is left of what was held out
+    subject, choice = divide([312, 348], before)
+    assert [span.path.name for span in subject.held_out] == ["1.txt"]
+    assert choice["s/0.txt"] == [0, 0]
+    assert divide([312, 348], {**before, **choice})[0] == subject
+
+
 def test_a_choice_that_became_most_of_a_subject_is_made_anew(folder):
     root = folder({f"{i}.txt": 1_000 for i in range(40)})
     before = collect([root])
