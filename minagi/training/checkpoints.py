@@ -221,11 +221,13 @@ class Checkpoints:
                 )
             store.forget_spilled()
         else:
-            target = self._find(to, store.present().id)
+            target = self._find(to)
             kept = progress.unsaved_chars == 0 or (yield from self._keep_present(reason))
             with self.guarded():
                 left = store.revert(target)
             undo = left.undo if kept else ""
+            if left.fault is not None:
+                yield _log("warning", f"The present could not be kept, so this cannot be undone: {left.fault}")
         self.engine.reload()
         restore(store.manifest)
         self.measure_disk()
@@ -254,13 +256,13 @@ class Checkpoints:
         self.progress.saved_chars = self.progress.chars
         return True
 
-    def _find(self, to: str, present: str) -> str:
-        """The id of the snapshot meant by `to`; `present` is the last checkpoint's."""
-        if to in ("", "last"):
-            return present
-        if to == "best":
-            return self.best(self.progress.other_text_until) or present
-        return self.engine.store.find(to).id
+    def _find(self, to: str) -> str:
+        """The id of the snapshot meant by `to`."""
+        store = self.engine.store
+        if to not in ("", "last", "best"):
+            return store.find(to).id
+        best = self.best(self.progress.other_text_until) if to == "best" else ""
+        return best or store.present().id
 
     def best(self, after: int) -> str:
         """The id of the snapshot with the lowest reading, of those past step `after`; "" if there is none."""

@@ -24,6 +24,7 @@ from minagi.weights import files
 from minagi.weights.faults import FileFault
 
 _OWNER_MAX = 1 << 14
+_TRIES = 20  # at a file that keeps its name: some file systems number a file anew every time they look
 _UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -48,8 +49,10 @@ class Lock:
         self._fd = self._open()
         try:
             held = not self._try()
-            while not held and not self._named():  # its last owner removed the file meanwhile
-                gone, self._fd = self._fd, self._open()
+            for _ in range(_TRIES):
+                if held or self._named():
+                    break
+                gone, self._fd = self._fd, self._open()  # its last owner removed the file meanwhile
                 os.close(gone)
                 held = not self._try()
             owner = _read_owner(self._fd)

@@ -324,6 +324,7 @@ class Store:
             self._model()
             kept = self._kept_present()
             assert kept is not None
+            self._standing = kept.info.id
             return kept.info
 
     def standing(self) -> str:
@@ -368,6 +369,8 @@ class Store:
             kept = self._kept_present("before-revert")
         except WeightsError as error:
             return Left(fault=error)
+        except FileNotFoundError as error:  # another program took a part of it away
+            return Left(fault=Missing(Path(error.filename)))
         return Left("" if kept is None or kept.info.id == target.info.id else kept.info.id)
 
     def delete_snapshot(self, snapshot_id: str) -> None:

@@ -20,10 +20,18 @@ def remove(places: Places, made: list[Path], lock: Lock) -> None:
     for folder in (places.snapshots, places.spill):
         with suppress(OSError):
             folder.rmdir()
-    if places.private not in made or [*places.private.iterdir()] != [places.lock]:
+    if places.private not in made or not _alone(places.lock):
         lock.release()
         return
     lock.remove()
     with suppress(OSError):  # the first that is not empty ends it
         for folder in made:
             folder.rmdir()
+
+
+def _alone(path: Path) -> bool:
+    """Whether nothing else lies beside `path`; False also where somebody took the folder away."""
+    try:
+        return [*path.parent.iterdir()] == [path]
+    except OSError:
+        return False

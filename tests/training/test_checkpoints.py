@@ -108,6 +108,11 @@ def test_going_back_can_be_undone(home: Home, sessions: list[Session]) -> None:
     same_numbers(everything(session), present)
     assert losses(drive(session, 5)) == further
     assert back.undo == reverted.undo  # nothing new was learned: the present was kept already
+    list(session.checkpoints.save("auto"))
+    (home.weights / "routers.npz").unlink()
+    said = list(session.revert("1"))
+    assert of(protocol.Reverted, said)[0].undo == ""
+    assert any("cannot be undone" in note.text for note in of(protocol.Log, said))
 
 
 def test_last_means_what_the_directory_holds(home: Home, sessions: list[Session]) -> None:

@@ -170,6 +170,10 @@ def test_a_snapshot_tells_the_ways_that_led_to_it(tmp_path: Path) -> None:
         assert {info.ways for info in store.snapshots()} == {()}
         info = store.checkpoint(state([0, 1, 2], 7, changed=[0]))
         assert info.ways[-1][1:] == (7, 700) and store.standing() == info.id
+        for kept in store.snapshots():
+            store.delete_snapshot(kept.id)
+        assert store.standing() == ""
+        assert store.present().id == store.standing()
     with Store.open(path, write=False) as store:
         assert store.standing() == "", "who only reads goes on from nothing"
 

@@ -176,6 +176,9 @@ def test_a_directory_that_no_model_came_to_is_left_as_it_was(tmp_path: Path) -> 
     make(path)
     Store.open(path, write=True).close()
     assert (path / ".minagi" / "lock").exists()
+    gone = Store.open(tmp_path / "c", write=True)
+    shutil.rmtree(tmp_path / "c")
+    gone.close()
 
 
 def test_a_lock_that_was_removed_while_it_was_waited_for_is_no_lock(
@@ -197,3 +200,12 @@ def test_a_lock_that_was_removed_while_it_was_waited_for_is_no_lock(
     with pytest.raises(LockedError):
         Lock(path, "trainer")
     second.release()
+
+
+def test_a_file_that_is_numbered_anew_at_every_look_is_taken_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(100))
+    monkeypatch.setattr(Lock, "_named", lambda lock: next(looks) < 0)
+    Lock(tmp_path / "lock", "trainer").release()
+    assert len(list(tmp_path.iterdir())) == 1
