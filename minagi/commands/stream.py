@@ -47,7 +47,7 @@ holds an unfinished stream, the steps that are left are made. Ctrl+c saves after
 second one ends it at once. Reading goes on while checkpoints are written.
 
 Windows are drawn at random, so a stream does not know what it reads again: all of it is learnt at one
-rate, and training.again_lr_mult is for minagi read alone.
+rate, and training.again_lr_mult and training.ngram_renew are for minagi read alone.
 
 Beside the flags of its own it takes the settings of a run, listed below; among them --out, --context,
 --ctx-start, --chunk, --lr, --trunk-lr-mult, --wd, --clip, --grow-k and --grow-mem-frac."""
@@ -79,7 +79,8 @@ SPELLINGS = {
 UNUSED = {
     "model.context_step", "model.context_grow_every_chars", "model.context_gain_min",
     "model.context_every_chars", "training.eval_every_chars", "training.sample_every", "growth.every_chars",
-    "training.again_lr_mult",  # windows are drawn at random: nobody counts what was read before
+    # windows are drawn at random: nobody counts what was read before, and there are no rounds
+    "training.again_lr_mult", "training.ngram_renew",
 }  # fmt: skip
 USED = [
     path

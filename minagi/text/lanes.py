@@ -207,7 +207,7 @@ class LaneReader:
             for lane, numbers in (tours.items() if isinstance(tours, dict) else ())
             if lane in names and _is_tour(numbers)
         }
-        self._rounds.restore(state.get("round"))
+        self._rounds.restore(state.get("round"), self._all_toured())
         try:
             self._visit = self._reopen(**state["visit"])
         except (KeyError, TypeError, ValueError, OverflowError, TextGoneError):
@@ -273,16 +273,20 @@ class LaneReader:
             lane.cut(max(self._passage, window))
             before = 0 if tour is None else tour.before + tour.over
             tour = self._tours[lane.name] = _Tour(chars_read, lane.unit, lane.visits, before=before)
-            self._rounds.toured({other.name: self._toured(other.name) for other in self._lanes})
+            self._rounds.toured(self._all_toured())
         rng = random.Random(f"{self._seed}/{lane.name}/{tour.begun}")
         start, aside = rng.randrange(tour.visits), rng.random()
         place = (start + tour.done * _stride(tour.visits)) % tour.visits
         tour.done += 1
         return *lane.at(min(place, lane.visits - 1), aside), tour.before  # the lane may have shrunk
 
-    def _toured(self, lane: str) -> Tours:
-        tour = self._tours.get(lane)
-        return Tours(0, 0) if tour is None else Tours(tour.before + tour.over, tour.before + (tour.done > 0))
+    def _all_toured(self) -> dict[str, Tours]:
+        """Of every lane, how often it was toured."""
+        tours = {lane.name: self._tours.get(lane.name, _Tour(0, 1, 1)) for lane in self._lanes}
+        return {
+            name: Tours(tour.before + tour.over, tour.before + (tour.done > 0))
+            for name, tour in tours.items()
+        }
 
     def _drop(self, paths: Collection[Path], why: str) -> None:
         self._dropped.append(why)

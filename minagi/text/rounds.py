@@ -39,9 +39,12 @@ class Rounds:
         """As JSON."""
         return dict(self._before)
 
-    def restore(self, state: Any) -> None:
-        """Go on where `state` was taken; what makes no sense is left out."""
+    def restore(self, state: Any, lanes: Mapping[str, Tours]) -> None:
+        """Go on where `state` was taken, with the tours of `lanes` that are known of; what makes no sense is
+        left out. A lane whose tours were forgotten is counted from its first again, and so is its round."""
         state = state if isinstance(state, dict) else {}
         self._before = {
-            lane: begun for lane, begun in state.items() if type(begun) is int and 0 <= begun <= 1 << 53
+            lane: min(state[lane], tours.begun)
+            for lane, tours in lanes.items()
+            if type(state.get(lane)) is int and state[lane] >= 0
         }

@@ -227,7 +227,9 @@ class Checkpoints:
                 left = store.revert(target)
             undo = left.undo if kept else ""
             if left.fault is not None:
-                yield _log("warning", f"The present could not be kept, so this cannot be undone: {left.fault}")
+                yield _log(
+                    "warning", f"The present could not be kept, so this cannot be undone: {left.fault}"
+                )
         self.engine.reload()
         restore(store.manifest)
         self.measure_disk()

@@ -8,24 +8,27 @@ from typing import Any
 from minagi import protocol
 from minagi.finite import count, number
 from minagi.training.history import History
+from minagi.training.progress import Progress
 
 TAIL_BYTES = 8 << 20  # of the file, which is read from there on
 POINTS = 400
 SUBJECTS = 500
 
 
-def past(history: History, model: str, step: int, other_text_until: int) -> protocol.Past:
-    """The rows of `model` up to `step`, thinned; held-out readings of other text, up to step
-    `other_text_until`, are left out."""
+def past(history: History, model: str, progress: Progress) -> protocol.Past:
+    """The rows of `model` up to where it stands, thinned; held-out readings of other text than it is measured
+    on now are left out."""
     points: list[list[float | None]] = []
     first: dict[str, dict[str, float | None]] = {}
     before = 0
     for row in history.tail(TAIL_BYTES):
         at, chars = number(row.get("step")), count(row.get("chars"))
-        if row.get("model") != model or at is None or not 0 <= at <= step or chars < before:
+        if row.get("model") != model or at is None or not 0 <= at <= progress.step:
+            continue
+        if not before <= chars <= progress.chars:
             continue
         before = chars
-        comparable = at > other_text_until
+        comparable = at > progress.other_text_until
         val = number(row.get("val")) if comparable else None
         read = number(row.get("val_chars"))
         points.append([float(chars), number(row.get("loss")), val, float(chars) if read is None else read])

@@ -27,10 +27,12 @@ class Renewal:
         self._progress = progress
         self._begun = 0  # characters of the model's life after which the rows that learn began
         self._before = 0  # characters that those learned from that were read with when they began
-        self._kept = False  # rows that know other text were kept when this round began
+        self._kept = False  # rows that know what is read were kept in this round
+        self._told = False
 
     def prepare(self, text: WindowOfText, corpus: Corpus) -> bool:
-        """Have the rows ready for `text`, which is of `corpus`; whether they began anew for it."""
+        """Have the rows ready for `text`, which is of `corpus`; whether to tell that they began anew, as the
+        first time: a short text is read through many times a minute."""
         rows, chars = self._rows, self._progress.chars
         if rows is None:
             return False
@@ -39,7 +41,8 @@ class Renewal:
             if not self._kept:
                 self._before, self._begun = chars - self._begun, chars
                 rows.begin_anew()
-                return True
+                told, self._told = self._told, True
+                return not told
         if rows.young is None or not (self._kept or chars - self._begun >= ENOUGH * self._before):
             return False
         self._kept = self._kept or not self._all_of_it(corpus)
@@ -55,13 +58,16 @@ class Renewal:
 
     def state_dict(self) -> dict[str, int]:
         """As JSON."""
-        return {"begun": self._begun, "before": self._before, "kept": int(self._kept)}
+        young = self._rows is not None and self._rows.young is not None
+        return {"begun": self._begun, "before": self._before, "kept": int(self._kept), "young": int(young)}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken; young rows that it knows nothing of go."""
+        """Go on where `state` was taken; young rows that it knows nothing of go, and where those it knows of
+        are gone, by a run that had no use for them, the others go on knowing what they have read."""
         self._begun = min(count(state.get("begun")), self._progress.chars)
         self._before = count(state.get("before"))
-        self._kept = bool(count(state.get("kept")))
+        lost = count(state.get("young")) and (self._rows is None or self._rows.young is None)
+        self._kept = bool(count(state.get("kept")) or lost)
         if self._rows is not None and not self._before:
             self._rows.have_young(False)
 

@@ -121,6 +121,7 @@ class Streamer(Run):
                 **ours,
                 "profile": self.start.profile,
                 "progress": self.progress.state_dict(),
+                "growth": self.selection.last,
                 STREAM: {
                     "done": self.done,
                     "measured_at": self._measured_at,
@@ -147,6 +148,7 @@ class Streamer(Run):
         self.reader.restore(part_of(stream, "reader"))
         self._last = None
         self.selection.parents.clear()
+        self.selection.remember(ours.get("growth"))
         self.reading.give_up()
         self.history.forget()
         self.stepper.leave()

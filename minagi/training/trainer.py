@@ -176,10 +176,7 @@ class Trainer(Run):
         )  # fmt: skip
         yield from report.found(self.corpus)
         if not self.start.fresh:
-            yield past(
-                self.checkpoints.history, str(self.engine.store.path), self.steps,
-                self.progress.other_text_until,
-            )  # fmt: skip
+            yield past(self.checkpoints.history, str(self.engine.store.path), self.progress)
         for sentence in self.start.notice.splitlines():
             yield note("run", sentence)
         yield report.window(self.progress, self.window)

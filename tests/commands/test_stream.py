@@ -247,7 +247,7 @@ HOSTILE = [
     "--mix one --chunk 2048 --context 1024", "--mix one --seed x", "--mix one --profile none",
     "--mix one --config none.yaml", "--mix one --out text.txt", "--mix one --out text.txt/m",
     "--mix one --out one", "--mix one --out ./one/../one", "--mix one --out=", "--mix one --stepz 3",
-    "--mix one extra", "--mix one --threads 0", "--mix one --again-lr-mult 0.5",
+    "--mix one extra", "--mix one --threads 0", "--mix one --again-lr-mult 0.5", "--mix one --ngram-renew",
 ]  # fmt: skip
 
 

@@ -243,6 +243,21 @@ def test_a_round_goes_through_every_lane(folder):
         assert seen["b"] == sorted(seen["b"]) and seen["b"][0] == 0 and seen["b"][-1] >= 4
 
 
+def test_a_lane_that_was_away_holds_up_no_round(folder):
+    """Of what is not read the tours are forgotten, and with them how many came before the round."""
+    root = folder({"a/a.txt": 2_000, "b/b.txt": 2_000})
+    reader = LaneReader(collect([root]), 500, 0)
+    take(reader, 60, 500, 500)
+    alone = LaneReader(collect([root / "a"]), 500, 0)
+    alone.restore(reader.state())
+    take(alone, 1, 500, 500)
+    for changes in ({}, {"round": {"a": 1 << 53, "b": 1 << 53}}):
+        again = LaneReader(collect([root]), 500, 0)
+        again.restore(json.loads(json.dumps(alone.state() | changes)))
+        told = take(again, 24, 500, 500)
+        assert any(step.begins_round for step in told)
+
+
 def test_a_tour_is_soon_everywhere(folder):
     root = folder({"a.txt": 50_000})
     text = (root / "a.txt").read_bytes()

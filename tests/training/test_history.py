@@ -10,12 +10,20 @@ import pytest
 from minagi.training import history
 from minagi.training.history import History
 from minagi.training.past import POINTS, past
+from minagi.training.progress import Progress
 
 MODEL = "/models/mine"
 
 
 def row(step: int) -> dict[str, object]:
     return {"step": step, "model": MODEL}
+
+
+def life(step: int, other_text_until: int = -1) -> Progress:
+    """The counters of a model that stands at `step`."""
+    progress = Progress()
+    progress.step, progress.chars, progress.other_text_until = step, 100 * step, other_text_until
+    return progress
 
 
 def steps(log: History) -> list[int]:
@@ -120,6 +128,7 @@ HOSTILE = (
     b"[]", b"{", b"\xff\xfe", b"[" * 9_000, b'{"step": NaN}', b"9" * 9_000, b"x" * 100_000,
     b'{"step": 1e400, "model": "/models/mine"}', b'{"step": -5, "model": "/models/mine", "loss": 9.5}',
     b'{"step": 8, "model": "/models/mine", "chars": {}, "loss": [], "val": NaN, "subjects": [1]}',
+    b'{"step": 8, "model": "/models/mine", "chars": 9007199254740992, "loss": 9.5}',
     b'{"step": 9, "model": "/models/mine", "loss": "many", "val": true, "subjects": {"a": 3, "b": {}}}',
 )  # fmt: skip
 
@@ -139,14 +148,14 @@ def test_the_life_before_this_start_is_bounded_and_survives_any_line(
         }
         log.append({**row(step), **figures})
         log.append({**row(step), "model": "/models/other", "loss": 7.0})
-    told = past(log, MODEL, step=1000, other_text_until=20)
+    told = past(log, MODEL, life(1000, other_text_until=20))
     assert len(told.points) <= POINTS and told.points[-1] == [100_000.0, 2.0, 1.5, 99_950.0]
     assert {point[1] for point in told.points} <= {2.0, None}
     assert told.subjects == {"a": {"nats": 3.0 - 21 / 1e3, "stderr": 0.1}}, "the first of the text read now"
-    assert all(point[2] is None for point in past(log, MODEL, 20, 20).points)
+    assert all(point[2] is None for point in past(log, MODEL, life(20, 20)).points)
     monkeypatch.setattr("minagi.training.past.TAIL_BYTES", 1_000)
-    assert 0 < len(past(log, MODEL, 2000, -1).points) < 9
+    assert 0 < len(past(log, MODEL, life(2000)).points) < 9
     log.path.unlink()
-    assert past(log, MODEL, 2000, -1).points == []
+    assert past(log, MODEL, life(2000)).points == []
     log.path.mkdir()
-    assert past(log, MODEL, 2000, -1).points == []
+    assert past(log, MODEL, life(2000)).points == []

@@ -332,6 +332,10 @@ def test_experts_die_and_are_born_at_readings(place: Place) -> None:
     streamer.close()
     with Store.open(place.out, write=False) as store:
         assert store.uids == streamer.engine.pool.telemetry.uid
+        assert store.manifest["minagi"]["growth"] == streamer.selection.last != {}
+    again = place.open(steps=41)
+    assert again.selection.last == streamer.selection.last, "the reason is known after a restart"
+    again.close()
 
 
 def test_the_pool_grows_to_its_limit_and_says_so(place: Place) -> None:
