@@ -11,26 +11,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 from minagi.errors import UsageError, WeightsError
-from minagi.weights import commit, files, layout, snapshots, traces
+from minagi.weights import files, layout, snapshots, traces
 from minagi.weights.contents import Contents
-from minagi.weights.faults import FileFault, Missing, spoken
+from minagi.weights.faults import Missing, spoken
 from minagi.weights.layout import Model, Places
 from minagi.weights.lock import Lock
-from minagi.weights.snapshots import Snapshot, SnapshotInfo
+from minagi.weights.present import Left, Present
+from minagi.weights.snapshots import SnapshotInfo
 from minagi.weights.spill import SpillArea, Spilled
 from minagi.weights.tensors import Arrays, ExpertRecord, Optim, as_written
-from minagi.weights.view import View, load, look, remedied
+from minagi.weights.view import View, look, remedied
 from minagi.weights.writing import CheckpointState, Previous, build
-
-
-class Left(NamedTuple):
-    """What became of the state that a revert left."""
-
-    undo: str = ""  # the snapshot that has it; "" where nothing changed by going back, or none could be made
-    fault: WeightsError | None = None  # why none could
 
 
 class Store:
@@ -46,16 +40,13 @@ class Store:
         self._clock = clock
         self._lock: Lock | None = None
         self._made: list[Path] = []  # folders that were not there before it was opened
-        self._view: View | None = None
-        self._fault: WeightsError | None = None  # why the model cannot be read (opened for repair)
+        self._present = Present(places)
         self._spill = None if spill is None else SpillArea(spill)
         self._contents = Contents(places)
         self._handed: dict[int, ExpertRecord] = {}  # handed over for a checkpoint that is not complete yet
         self._thread = ThreadPoolExecutor(1, "minagi-checkpoint")
         self._under_way: Future[SnapshotInfo] | None = None
         self._committing = threading.RLock()
-        self._unsettled = False  # a commit was cut short by an error after its commit point
-        self._standing: str | None = None  # id of the snapshot in place, "" for none; None: look
 
     @classmethod
     def open(
@@ -82,8 +73,7 @@ class Store:
         if write:
             store._open_for_writing(role, repair)
         else:
-            with remedied(places):
-                store._view = look(places.root)
+            store._present.read_only()
         return store
 
     def __enter__(self) -> Store:
@@ -98,15 +88,14 @@ class Store:
         """Waits for a checkpoint under way, forgets what is spilled, lets lock and snapshot go."""
         self._thread.shutdown()
         with self._committing:
-            spill, view, lock = self._spill, self._view, self._lock
-            self._spill = self._view = self._lock = None
+            spill, lock = self._spill, self._lock
+            self._spill = self._lock = None
             try:
                 if spill is not None:
                     spill.clear()
             finally:
-                unborn = view is not None and view.model is None and self._fault is None
-                if view is not None:
-                    view.close()
+                unborn = self._present.unborn
+                self._present.close()
                 if lock is not None and unborn:
                     traces.remove(self._places, self._made, lock)
                 elif lock is not None:
@@ -125,37 +114,18 @@ class Store:
             try:
                 files.make_folder(places.snapshots)
                 files.remove_tree(places.spill)
-                with self._damage_noted(repair), remedied(places):
-                    commit.recover(places)
-                    self._load()
+                self._present.recover(repair)
             except BaseException:
                 self._lock.release()
                 raise
 
-    @contextmanager
-    def _damage_noted(self, repair: bool) -> Iterator[None]:
-        try:
-            yield
-        except WeightsError as fault:
-            if not repair:
-                raise
-            self._fault = fault
-
-    def _load(self) -> None:
-        """Takes the files in place as the model."""
-        self._fault = None
-        manifest, model, _ = load(self.path)
-        self._view = View(self._places, self.path, manifest, model)
-
     def _here(self) -> View:
-        if self._fault is not None:
-            raise self._fault
-        if self._view is None:
-            raise UsageError(f"{self.path} was closed already.")
-        if self._unsettled:
+        view = self._present.view
+        if self._present.unsettled:
             with self._committing, spoken("complete the last save", self.path):
-                self._settle()
-        return self._view
+                self._present.settle()
+                view = self._present.view
+        return view
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -278,9 +248,9 @@ class Store:
         if kind not in snapshots.KINDS:
             raise UsageError(f"A snapshot's kind is one of {', '.join(snapshots.KINDS)}, not {kind!r}.")
         with self._committed("save the model") as spill:
-            self._settle()
+            self._present.settle()
             state = replace(state, experts=self._unwritten(state, spilled) | state.experts)
-            base = self._kept_present()
+            base = self._present.kept()
             number = snapshots.next_number(self._places.snapshots)
 
             def describe(model: Model) -> SnapshotInfo:
@@ -289,12 +259,7 @@ class Store:
 
             previous = Previous(self._here().manifest, self._here().model, base)
             snapshot, model, written = build(self._places, state, spilled, previous, describe)
-            changed = [n for n in snapshot.files if not snapshots.same(self.path / n, snapshot, n)]
-            old = set(base.files) if base is not None else set()
-            self._commit(snapshot, changed, old - set(snapshot.files))
-            self._view = View(self._places, self.path, model.manifest, model)
-            self._fault = None
-            self._standing = snapshot.info.id
+            self._present.become(snapshot, model, base)
             self._handed = {}
             spill.drop(spilled)
             if kind != "before-revert":  # the snapshot about to be gone back to may be the oldest there is
@@ -313,31 +278,27 @@ class Store:
     def keep(self, *, kind: str = "before-revert", name: str = "") -> SnapshotInfo:
         """Makes a snapshot of the directory as it is on disk, which costs links and no bytes."""
         with self._changing("keep a snapshot"):
-            self._settle()
-            self._standing = None
-            return commit.keep_present(self._places, self._model(), kind, name, self._clock()).info
+            self._present.settle()
+            return self._present.keep(kind, name, self._clock()).info
 
     def present(self) -> SnapshotInfo:
         """The snapshot that the directory is now, as it is on disk; made if there is none, of links alone."""
         with self._changing("keep a snapshot"):
-            self._settle()
+            self._present.settle()
             self._model()
-            kept = self._kept_present()
+            kept = self._present.kept()
             assert kept is not None
-            self._standing = kept.info.id
             return kept.info
 
     def standing(self) -> str:
         """Id of the snapshot that the present goes on from; "" where there is none, or nothing is written."""
         if self._lock is None:
             return ""
-        if self._standing is None:
-            with self._changing("look at the snapshots"):
-                self._settle()
-                model = self._here().model
-                kept = None if model is None else commit.found_present(self._places, model)
-                self._standing = "" if kept is None else kept.info.id
-        return self._standing
+        if (known := self._present.standing) is not None:
+            return known
+        with self._changing("look at the snapshots"):
+            self._present.settle()
+            return self._present.find_standing()
 
     def revert(self, snapshot_id: str) -> Left:
         """Makes the directory what it was at a snapshot, given by id or by name; "" forgets only what was
@@ -348,38 +309,18 @@ class Store:
         """
         left = Left()
         with self._changing("revert the model") as spill:
-            self._settle()
+            self._present.settle()
             if snapshot_id:
-                target = self._sound(snapshot_id)
-                left = self._leave(target)
-                # A file in place that only looks the same may be the damaged one, so all of them come back.
-                other = [n for n in target.files if not snapshots.shared(self.path / n, target, n)]
-                self._commit(target, other, self._files() - set(target.files))
-                self._load()
-                self._standing = target.info.id
+                left = self._present.revert(snapshot_id)
             self._handed = {}
             spill.clear()
         return left
 
-    def _leave(self, target: Snapshot) -> Left:
-        """Keep the present before it becomes `target`."""
-        if self._fault is not None:
-            return Left(fault=self._fault)
-        try:
-            kept = self._kept_present("before-revert")
-        except WeightsError as error:
-            return Left(fault=error)
-        except FileNotFoundError as error:  # another program took a part of it away
-            return Left(fault=Missing(Path(error.filename)))
-        return Left("" if kept is None or kept.info.id == target.info.id else kept.info.id)
-
     def delete_snapshot(self, snapshot_id: str) -> None:
         """Removes a snapshot, given by id or by name. The model as it is never changes by this."""
         with self._changing("delete a snapshot"):
-            self._settle()
-            self._standing = None
-            if not snapshots.remove(self._folder_of(snapshot_id), self._places.trash):
-                raise WeightsError(f"Snapshot {snapshot_id} is being read by another program. Try later.")
+            self._present.settle()
+            self._present.delete(snapshot_id)
 
     def disk_bytes(self) -> int:
         """Bytes of everything under the directory, snapshots and spill included; looks at every file."""
@@ -399,44 +340,3 @@ class Store:
             raise UsageError(f"{self.path} is open for reading only: cannot {action}.")
         with self._committing, remedied(self._places), spoken(action, self.path):
             yield self._spill
-
-    def _settle(self) -> None:
-        """Clears up after an attempt that an error cut short."""
-        if self._unsettled:
-            commit.recover(self._places)
-            self._load()
-            self._unsettled, self._standing = False, None
-
-    def _commit(self, snapshot: Snapshot, replace: list[str], remove: set[str]) -> None:
-        try:
-            commit.commit(self._places, snapshot, replace, remove)
-        except BaseException:
-            self._unsettled = True
-            raise
-
-    def _kept_present(self, kind: str = "auto") -> Snapshot | None:
-        """The snapshot that the files in place are, made as one of `kind` if there is none; None without a
-        model."""
-        if self._view is None or self._view.model is None or self._fault is not None:
-            return None
-        return commit.kept_present(self._places, self._view.model, kind)
-
-    def _files(self) -> set[str]:
-        """The files that are the model's: by its manifest, or, if that cannot be read, by the snapshots."""
-        if self._fault is None and self._view is not None:
-            return set(self._view.model.files) if self._view.model is not None else set()
-        return snapshots.known_files(self._places.snapshots)
-
-    def _sound(self, wanted: str) -> Snapshot:
-        """A snapshot that was read against its checksums, and holds a model that opens."""
-        folder = self._folder_of(wanted)
-        try:
-            target = snapshots.read(folder)
-            snapshots.check(target, self.path)
-            load(target.folder)
-        except FileFault as fault:
-            raise FileFault(fault.path, fault.fault, "Go back to another snapshot.") from None
-        return target
-
-    def _folder_of(self, wanted: str) -> Path:
-        return self._places.snapshots / snapshots.folder_name(int(self.find(wanted).id))
