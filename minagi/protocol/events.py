@@ -55,7 +55,8 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Past(Message):
-    """What is known of the model's life before this start, from its history. Sent once, after Hello."""
+    """What is known of the model's life before this start, from its history. Sent after Hello, and again when
+    other held-out text is measured from now on."""
 
     type: ClassVar[str] = "past"
     # a checkpoint each, oldest first: characters read, train loss, held-out and the characters it was read at

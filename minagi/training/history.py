@@ -33,7 +33,7 @@ class History:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Every row in order; lines that are none (torn, foreign, huge) are passed over."""
-        if not self.path.is_file():  # a pipe would be waited for, a device read without end
+        if not self._there():
             return
         try:
             with self.path.open("rb") as file:
@@ -46,7 +46,7 @@ class History:
 
     def tail(self, most: int) -> Iterator[dict[str, Any]]:
         """The rows in the last `most` bytes of the file, in order; nothing where it cannot be read."""
-        if not self.path.is_file():
+        if not self._there():
             return
         try:
             with self.path.open("rb") as file:
@@ -59,6 +59,13 @@ class History:
             row = _row(line)
             if row is not None:
                 yield row
+
+    def _there(self) -> bool:
+        """Whether a file can be read: a pipe would be waited for, a device read without end."""
+        try:
+            return self.path.is_file()
+        except OSError:  # its folder is closed to us
+            return False
 
     def drop_after(self, step: int, model: str) -> str:
         """Remove `model`'s rows past `step`, the point it goes on from, and lines that are none.

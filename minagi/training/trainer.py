@@ -176,7 +176,7 @@ class Trainer(Run):
         )  # fmt: skip
         yield from report.found(self.corpus)
         if not self.start.fresh:
-            yield past(self.checkpoints.history, str(self.engine.store.path), self.progress)
+            yield self._past()
         for sentence in self.start.notice.splitlines():
             yield note("run", sentence)
         yield report.window(self.progress, self.window)
@@ -186,6 +186,9 @@ class Trainer(Run):
         if not self.start.fresh:
             yield from self.checkpoints.resumed()
             self._measuring.begin(self.corpus, self.window.context, everywhere=True)
+
+    def _past(self) -> Message:
+        return past(self.checkpoints.history, str(self.engine.store.path), self.progress)
 
     # ---------------------------------------------------------------------------------------- step
 
@@ -253,11 +256,14 @@ class Trainer(Run):
         if change is None:
             return
         self._choice |= self.corpus.choice
-        if change.corpus.measured != self.corpus.measured:
+        other = change.corpus.measured != self.corpus.measured
+        if other:
             self._forget_readings()
         self.corpus = change.corpus
         self.reader.replace_corpus(change.corpus, change.changed)
         yield protocol.CorpusFound(**change.corpus.summary())
+        if other:
+            yield self._past()
         yield note("files", report.change_sentence(change))
 
     # -------------------------------------------------------------------------------- going back

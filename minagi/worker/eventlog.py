@@ -66,7 +66,10 @@ class EventLog:
 
     def _begun(self, message: Message) -> bool:
         """False where a run could not even be opened: that leaves no folder behind."""
-        return not isinstance(message, protocol.Failure) or self._file.path.parent.exists()
+        try:
+            return not isinstance(message, protocol.Failure) or self._file.path.parent.exists()
+        except OSError:  # a folder that is closed to us: the failure says so
+            return False
 
     def _keep(self, message: Message) -> str:
         body = json.loads(protocol.encode(message))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -113,6 +114,15 @@ def test_a_rewrite_that_fails_leaves_the_rows(log: History) -> None:
     log.path.with_name("history.jsonl.new").mkdir()
     assert "could not be removed" in log.drop_after(10, MODEL)
     assert steps(log) == [10, 20, 30]
+
+
+def test_a_folder_that_is_closed_to_us_holds_nothing(log: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert list(log.rows()) == list(log.tail(1_000)) == []
+    assert log.drop_after(0, MODEL) == ""
 
 
 def test_a_pipe_or_a_device_in_its_place_holds_nothing_up(tmp_path: Path) -> None:

@@ -460,6 +460,7 @@ def test_new_text_is_read_first_and_deleted_text_leaves(home: Home, session: Ses
     said = drive(session, 1)
     (found,) = of(protocol.CorpusFound, said)
     assert [subject["name"] for subject in found.subjects] == ["letters"]
+    assert [past.subjects for past in of(protocol.Past, said)] == [{}], "other text is measured now"
     assert any("new.txt" in log.text and "4 gone" in log.text for log in of(protocol.Log, said))
     told = of(protocol.Metrics, drive(session, 20))
     assert {pulse.subject for pulse in told[12:]} == {"letters"}

@@ -201,6 +201,9 @@ def test_a_life_before_this_start_fills_the_curves_and_what_changes_are_counted_
     assert (letters.before, letters.noise) == (2.0, 0.5)
     assert (python.before, python.noise) == (1.0, 0.01)
     assert fold([told], state).curves is state.curves, "the app saw more of it than the history has"
+    state = fold([p.Past(), p.HeldOut(chars=500, nats=1.0, subjects={"letters": now})], state)
+    (letters,) = (subject for subject in state.subjects if subject.name == "letters")
+    assert (letters.before, letters.noise) == (1.0, 0.01), "what is measured from now on is other text"
 
 
 def test_an_end_that_was_asked_for_is_no_death() -> None:

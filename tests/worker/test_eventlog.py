@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from worker_fakes import FakeChannel
 
 from minagi import protocol
 from minagi.config import load_settings
-from minagi.protocol import Log, decode_event
+from minagi.protocol import Failure, Log, decode_event
 from minagi.training.request import SessionRequest
 from minagi.worker import eventlog
 from minagi.worker.eventlog import EventLog, logged
@@ -83,6 +84,18 @@ def test_trouble_is_told_once_and_ends_nothing(tmp_path: Path) -> None:
     (told,) = [m for m in channel.sent if isinstance(m, Log) and m.level == "warning"]
     assert str(tmp_path / "events.jsonl") in told.text
     assert [m for m in channel.sent if m is not told] == STORY
+
+
+def test_a_folder_that_is_closed_to_us_hides_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    channel = FakeChannel()
+    EventLog(channel, tmp_path / "in" / "events.jsonl", "w").send(Failure(text="No."))
+    assert channel.sent == [Failure(text="No.")]
 
 
 def test_pictures_are_a_setting(tmp_path: Path) -> None:

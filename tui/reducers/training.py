@@ -77,7 +77,7 @@ def cut(curves: Curves, chars: float) -> Curves:
 def past(state: AppState, event: Past, now: float) -> AppState:
     """The model's life before this start; where the app saw it itself, its own curves are the better ones."""
     curves = state.curves
-    subjects = {subject.name: subject for subject in state.subjects}
+    subjects = {subject.name: replace(subject, first=None) for subject in state.subjects}
     for name, figures in event.subjects.items():
         nats = number(figures.get("nats")) if isinstance(figures, dict) else None
         if nats is not None and len(subjects) < SUBJECT_LIMIT:
