@@ -145,7 +145,7 @@ class Desk(Screen[None]):
 
     def show(self, frame: Frame) -> None:
         """Hand the newest frame to everything that is on the screen."""
-        self.set_class(self.notice.show(frame, self.size.width - 2), "-noticed")
+        self.set_class(self.notice.show(frame, self.size), "-noticed")
         drawn: tuple[Drawn, ...] = (self.header, self.strip, self.footer)
         for widget in drawn:
             widget.show(frame)

@@ -211,6 +211,7 @@ _ASKS = (  # the worker, so that they do nothing in a recording
     "leave_chat", "cancel_reply", "go_on", "manner", "raw", "both", "adapt", "weaker", "stronger", "learn",
     "new_chat", "delete_checkpoint", "length",
 )  # fmt: skip
+_OF_PACE = ("pause", "slower", "faster", "ahead")
 _OF_RECORDINGS = {  # what keys that act in both do there: label, told
     "pause": ("pause", "Pause the recording, or let it go on"),
     "restart": ("begin again", "Begin the recording again"),
@@ -242,7 +243,7 @@ def offered(table: tuple[Key, ...], recorded: bool) -> tuple[Key, ...]:
 
 def asks(key: Key) -> bool:
     """Whether a key needs a run that goes on, live or recorded."""
-    return key.action in _ASKS or key.action == "pause"
+    return key.action in _ASKS or key.action in _OF_PACE
 
 
 def shown(key: str) -> str:

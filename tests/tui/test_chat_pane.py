@@ -357,6 +357,12 @@ async def test_commands_open_screens() -> None:
         assert "“milk”, step 0" in told_by(app) and "gives back 120 MB" in told_by(app)
         await pilot.press("right", "enter")
         assert fake.sent[-1] == p.Delete(3, "3")
+        await say(pilot, "/delete milk")
+        app.fold(p.Snapshots([{"id": "3", "name": "milk", "kind": "named"}], present="3"))
+        app.tick()
+        assert "once another one is saved" in told_by(app)
+        await pilot.press("right", "enter")
+        assert isinstance(app.screen, DeleteScreen) and fake.sent[-1] == p.ListSnapshots(4)
 
 
 async def test_a_command_typed_outside_the_field_is_one() -> None:
@@ -496,7 +502,7 @@ async def test_rows_and_loads_are_told_while_it_writes() -> None:
         fr.settle(app)
         assert "begins after the step in flight" in status(app)
         hear(app, p.ReplyStarted(1), p.ReplyChunk(1, "abc", [2, 2, 5], 7))
-        assert status(app) == "✎ 3 characters · 5 rows of thought · 7 experts loaded · esc stops it"
+        assert status(app) == "✎ 3 characters · 5 rows of thought · 7 expert loads · esc stops it"
 
 
 async def test_earlier_sessions_are_on_the_screen_and_it_scrolls() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual import events
+from textual.widgets import Static
 
 from minagi import protocol as p
 from tui.panes.typed import SENT_MAX
@@ -136,8 +137,11 @@ async def test_a_text_is_asked_for_and_its_reading_shown() -> None:
         assert "experts  7 75%  3 25%" in shown
         assert "raw would write ‘e’ · adapted ‘space’ · the text has ‘i’" in shown
         assert "all 6 bytes: 2.50 rows" in shown
+        hints = app.screen.query_one("#probe-hints", Static)
+        assert "to the reading" in str(hints.visual) and "choose" not in str(hints.visual)
         await pilot.press("tab", "right")
         fr.settle(app)
+        assert "choose  tab to the text" in str(hints.visual)
         assert "‘i’ 3 of 6 rows · surprise 0.72 bits" in drawn(app)
         reading = app.screen.query_one(Reading)
         await pilot.press("down", "down")

@@ -167,7 +167,7 @@ def test_a_figure_read_before_the_checkpoint_says_when() -> None:
     one, two = snapshot(held_out_step=1000), snapshot(step=1200, chars=614_400, held_out_step=1000)
     frame = Frame(state(), View(), NOW)
     assert "bits then and is" in told(state(), one) and "at 1,000" not in _row(one, frame, 76).plain
-    assert "Held-out was 2.741 bits when read 200 steps before, and is" in told(state(), two)
+    assert "Held-out was 2.741 bits, measured 200 steps before it, and is" in told(state(), two)
     assert "held-out 2.741 at 1,000" in _row(two, frame, 76).plain
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import fake_run as fr
 import pytest
+from textual.geometry import Size
 
 from minagi import protocol as p
 from minagi.config import Ui
 from minagi.errors import UsageError
 from tui.app import DEMO
+from tui.keymap import table
+from tui.panes.footer import Footer
 from tui.recording import FASTEST, SLOWEST, STEP_SECONDS, Recording
 from tui.reducers import reduce
 from tui.shell import MinagiApp
@@ -230,5 +233,8 @@ async def test_keys_of_a_recording(tmp_path: Path) -> None:
             for bar in (app._desk.footer, app._desk.header)
         )
         assert footer.startswith(" R begin again") and "pause" not in footer and "left" not in header
+        assert ", back" in footer and not {"< slower", "> faster", ". on"} & set(footer.split("  "))
+        remapped = Footer(table({"restart": "B"})).draw(app.frame, Size(80, 1))[0].plain
+        assert remapped.startswith(" B begin again")
         await pilot.press("q")
     await app.finish()

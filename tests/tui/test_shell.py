@@ -434,7 +434,12 @@ async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
         assert isinstance(app.screen, RevertScreen) and p.Delete not in map(type, fake.sent)
         await press(pilot, "d", "right", "enter")
         assert isinstance(app.screen, RevertScreen) and fake.sent[-1] == p.Delete(3, "s2")
-        await press(pilot, "enter")
+        app.fold(replace(snapshots(), present="s1"))  # the one that is needed is not asked about
+        fr.settle(app)
+        await press(pilot, "down", "d")
+        assert isinstance(app.screen, RevertScreen)
+        assert "once another one is saved" in str(app.screen.query_one("#preview").visual)
+        await press(pilot, "down", "enter")
         assert fake.sent[-1] == p.Revert(4, "s2")
 
 
@@ -612,6 +617,26 @@ async def test_what_is_said_at_once_covers_nothing_and_goes_by_itself(size: tupl
             app.tick()
             await pilot.pause()
         assert not notice.display and app._desk.header.region.height == (2 if size[1] == 24 else 1)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+async def test_what_is_said_at_once_covers_nothing_of_a_question(size: tuple[int, int]) -> None:
+    long = "The model goes on from this checkpoint: save another one before it is deleted. " * 4
+    async with fr.opened(source(), size=size) as (app, pilot):
+        await press(pilot, "r")
+        app.fold(p.Ack(1, "snapshots?"))
+        app.fold(snapshots())
+        app.notify(long, severity="warning")
+        for _ in range(2):
+            app.tick()
+            await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, RevertScreen) and screen.notice.region.height == 3
+        box, hints = screen.query_one(".dialog").region, screen.query_one(".hints").region
+        assert not screen.notice.region.overlaps(box) and not box.overlaps(hints)
+        assert all(toast.size.height == 0 for toast in screen.query("ToastRack"))
+        await press(pilot, "escape")
+        assert app._desk.notice.region.height == 3 and app._desk.header.region.height == 1
 
 
 async def test_bells_ring_only_out_of_sight() -> None:

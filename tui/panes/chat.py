@@ -193,7 +193,7 @@ def _progress(reply: Reply, pair: bool) -> list[tuple[int, Content]]:
     return [
         (0, line(("✎ ", "$text-success"), which, (f"{reply.chars}", "bold"), " characters")),
         (2, line((f"{reply.last_rows}", "bold"), " rows of thought")),
-        (3, line(f"{words.plural(reply.loads, 'expert')} loaded")),
+        (3, line(f"{words.plural(reply.loads, 'expert load')}")),
         (1, stop),
     ]
 

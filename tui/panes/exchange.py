@@ -82,7 +82,7 @@ def reply_text(reply: Reply, name: str, goes_on: bool) -> Content:
     if reply.chars and reply.rows:
         notes.append(f"{reply.rows / reply.chars:.1f} rows of thought each")
     if reply.loads:
-        notes.append(f"{words.plural(reply.loads, 'expert')} loaded")
+        notes.append(f"{words.plural(reply.loads, 'expert load')}")
     if reply.seconds:
         notes.append(f"{reply.seconds:.1f} s")
     if reply.phase in _ENDS:

@@ -80,7 +80,8 @@ class Footer(Drawn):
             items = [(key.rank, _key(shown(key.keys[0]), _label(key, frame), key.run)) for key in acting]
         if frame.state.link in _OVER:
             again = "begin again" if frame.playing else "start it again"
-            items.insert(0, (-1, _key("R", again, "app.restart")))
+            restart = next(key for key in self.table if key.action == "restart")
+            items.insert(0, (-1, _key(shown(restart.keys[0]), again, restart.run)))
         return [line(" ", fitted(items, width))]
 
     def _acts(self, frame: Frame, key: Key) -> bool:

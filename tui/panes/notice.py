@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from textual.content import Content
+from textual.geometry import Size
 from textual.widgets import Static
 
 from tui.panes.base import Frame, line, wrapped
 
 LEAST_SECONDS, A_LETTER = 5.0, 0.05  # how long it stands: longer, the longer it is
 _MOST, _MOST_SLIM, _SLIM = 3, 6, 60  # lines, those of a screen narrower than so many columns
+_LOW = 20  # lines of the screen below which it is never more than `_MOST`: the log has the rest
 _SIGNS = {
     "warning": ("▲ ", "bold $text-warning"),
     "error": ("✖ ", "bold $text-error"),
@@ -40,24 +42,28 @@ class Notice(Static):
         super().__init__(Content(""), id="notice")
         self.display = False
         self._said: tuple[Said, ...] = ()
-        self._shown: tuple[tuple[Said, ...], int] = ((), 0)
+        self._shown: tuple[tuple[Said, ...], Size] = ((), Size())
+        self.rows = 0  # lines that it takes
 
     def tell(self, said: Said) -> None:
         """One more; the same sentence again stands longer."""
         self._said = (*(one for one in self._said if one.text != said.text), said)
 
-    def show(self, frame: Frame, width: int) -> bool:
-        """Draw those that still stand in `width` columns; whether there are any."""
+    def show(self, frame: Frame, screen: Size) -> bool:
+        """Draw those that still stand, on a screen of this size; whether there are any."""
         self._said = tuple(one for one in self._said if one.since <= frame.tick < one.until)
-        if (self._said, width) != self._shown:
-            self._shown = (self._said, width)
+        if (self._said, screen) != self._shown:
+            self._shown = (self._said, screen)
             self.display = bool(self._said)
-            self.update(Content("\n").join(_lines(self._said, width)))
+            lines = _lines(self._said, screen)
+            self.rows = len(lines)
+            self.update(Content("\n").join(lines))
         return bool(self._said)
 
 
-def _lines(said: tuple[Said, ...], width: int) -> list[Content]:
-    most = _MOST_SLIM if width < _SLIM else _MOST
+def _lines(said: tuple[Said, ...], screen: Size) -> list[Content]:
+    width = screen.width - 2
+    most = _MOST_SLIM if width < _SLIM and screen.height >= _LOW else _MOST
     lines: list[Content] = []
     for one in reversed(said):
         sign, style = _SIGNS.get(one.severity, _PLAIN)

@@ -12,7 +12,9 @@ from minagi.protocol import SNAPSHOT_KINDS, ListSnapshots
 from tui import words
 from tui.panes.base import Frame
 from tui.screens.dialog import Dialog
-from tui.state import Snapshot
+from tui.state import AppState, Snapshot
+
+NEEDED = "The model goes on from it: it can be deleted once another one is saved."
 
 
 class DeleteScreen(Dialog[str]):
@@ -34,6 +36,7 @@ class DeleteScreen(Dialog[str]):
         self.show(self._frame)
 
     def show(self, frame: Frame) -> None:
+        self._frame = frame
         kept = frame.state.snapshots
         self._found = found = named(kept or (), self._wanted)
         if kept is None:
@@ -42,13 +45,13 @@ class DeleteScreen(Dialog[str]):
         elif found is None:
             text = f"There is no checkpoint “{self._wanted}”."
         else:
-            text = what_becomes(found, frame)
+            text = NEEDED if needed(found, frame.state) else what_becomes(found, frame)
         self._text.update(Content(text))
 
     def answer(self, choice: str) -> None:
         if choice == "cancel":
             self.dismiss(None)
-        elif self._found is not None:
+        elif self._found is not None and not needed(self._found, self._frame.state):
             self.dismiss(self._found.id)
 
 
@@ -58,6 +61,11 @@ def named(kept: Iterable[Snapshot], wanted: str) -> Snapshot | None:
     return next((s for s in kept if s.id == wanted), None) or next(
         (s for s in kept if s.name == wanted), None
     )
+
+
+def needed(snapshot: Snapshot, state: AppState) -> bool:
+    """Whether the present goes on from it, so that it stays. Not known since the last save or revert."""
+    return state.snapshots is not None and snapshot.id == state.present
 
 
 def what_becomes(snapshot: Snapshot, frame: Frame) -> str:

@@ -10,11 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
 from tui.panes.base import Frame, fitted, line
+from tui.panes.notice import Notice
 
 LOW = 20  # lines of the terminal below which a dialog has no frame and no empty lines
 _AROUND, _AROUND_LOW = 9, 4  # lines that heading, buttons, the frame and the keys take
@@ -41,8 +43,10 @@ class Dialog(ModalScreen[Answer]):
         super().__init__()
         self._box = VerticalScroll(classes="body", can_focus=False)
         self._hints = Static(Content(""), classes="hints")
+        self.notice = Notice()
 
     def compose(self) -> ComposeResult:
+        yield self.notice
         with Vertical(classes="dialog"):
             yield Static(Content(self.heading), classes="heading")
             with self._box:
@@ -59,15 +63,25 @@ class Dialog(ModalScreen[Answer]):
         return ()
 
     def on_resize(self, event: events.Resize) -> None:
+        self._fit(event.size)
+        self._hints.update(hint_line(self.hints, event.size.width))
+
+    def heed(self, frame: Frame) -> None:
+        """What is said at once stands above the question and takes room from it, but covers none of it."""
+        rows = self.notice.rows
+        self.notice.show(frame, self.size)
+        if rows != self.notice.rows:
+            self._fit(self.size)
+
+    def _fit(self, size: Size) -> None:
         """The buttons stay on the screen, however low it is."""
-        low = event.size.height < LOW
-        slim = event.size.width < sum(len(label) + _BESIDE for _, label in self.choices) + _BESIDE
+        low = size.height < LOW
+        slim = size.width < sum(len(label) + _BESIDE for _, label in self.choices) + _BESIDE
         self.set_class(low, "-low")
         self.set_class(slim, "-slim")  # a button a line
-        room = event.size.height - (_AROUND_LOW if low else _AROUND)
+        room = size.height - (_AROUND_LOW if low else _AROUND) - self.notice.rows
         room -= len(self.choices) - 1 if slim else 0
         self._box.styles.max_height = max(1, room)
-        self._hints.update(hint_line(self.hints, event.size.width))
 
     def show(self, frame: Frame) -> None:
         """The state moved on while the question stands."""

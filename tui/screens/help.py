@@ -37,7 +37,8 @@ WORDS = (
     ("newborn, dying", "A new expert is on trial until it is used enough; one no text asks for is pruned"),
     ("dropped", "Requests that an expert was too full to take"),
     ("window", "How many characters it sees at once. The gain is what looking further back is worth"),
-    ("rate", "How fast it learns, as a share of what was set (lr)"),
+    ("rate", "How fast it learns, as a share of what was set. lr is what the last step took of it, which "
+     "may be less on text read before"),
     ("grad", "The gradient's length: how strongly a text pulls. Above its limit it is clipped"),
     ("signal", "How much the steps agree: near 0% they are mostly noise, near 100% all say the same"),
     ("adapted, raw", "Replies in which repetition is held back, by a strength of 0 to 10, or as they come"),

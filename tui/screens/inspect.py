@@ -18,18 +18,13 @@ from textual.widgets import Static
 from tui import words
 from tui.panes.base import Drawn, Frame, Part, fitted, line, wrapped
 from tui.panes.typed import TypedField
-from tui.screens.dialog import LOW
+from tui.screens.dialog import LOW, hint_line
 from tui.state import Inspected, Sign
 from tui.styles import MUTED
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # a digit for every depth there is
-_HINTS = (
-    ("enter", "read it"),
-    ("tab", "text or reading"),
-    ("←→↑↓", "choose"),
-    ("^j", "new line"),
-    ("esc", "close"),
-)
+_TYPING = (("enter", "read it"), ("tab", "to the reading"), ("^j", "new line"), ("esc", "close"))
+_CHOOSING = (("←→↑↓", "choose"), ("tab", "to the text"), ("enter", "read it again"), ("esc", "close"))
 
 
 class InspectScreen(ModalScreen[None]):
@@ -43,6 +38,7 @@ class InspectScreen(ModalScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._field, self._reading, self._chosen = ProbeField(), Reading(), Chosen()
+        self._hints = Static(hint_line(_TYPING, 80), id="probe-hints")
 
     def compose(self) -> ComposeResult:
         with Vertical(id="inspector"):
@@ -50,8 +46,14 @@ class InspectScreen(ModalScreen[None]):
             yield self._field
             yield self._reading
             yield self._chosen
-            hints = [line((key, "bold $text-accent"), f" {told}") for key, told in _HINTS]
-            yield Static(Content("  ").join(hints), id="probe-hints")
+            yield self._hints
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self._tell_keys(self.size.width)
+
+    def _tell_keys(self, width: int) -> None:
+        """Other keys act in the text than in the reading."""
+        self._hints.update(hint_line(_CHOOSING if self.focused is self._reading else _TYPING, width))
 
     def begin(self) -> None:
         """The next key is the text's."""
@@ -60,6 +62,7 @@ class InspectScreen(ModalScreen[None]):
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the text and its digits come first."""
         self.set_class(event.size.height < LOW, "-low")
+        self._tell_keys(event.size.width)
 
     def show(self, frame: Frame) -> None:
         """Hand the newest frame on."""

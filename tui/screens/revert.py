@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from minagi.protocol import SNAPSHOT_KINDS, Delete, ListSnapshots
 from tui import words
 from tui.panes.base import Frame, fitted, line
-from tui.screens.delete import DeleteScreen
+from tui.screens.delete import NEEDED, DeleteScreen, needed
 from tui.screens.dialog import Dialog
 from tui.state import AppState, Snapshot
 
@@ -101,7 +101,11 @@ class RevertScreen(Dialog[str]):
             if id:
                 self.app.ask(Delete, snapshot=id)  # type: ignore[attr-defined]
 
-        if self._chosen is not None:
+        if self._chosen is None:
+            return
+        if needed(self._chosen, self._frame.state):
+            self.notify(NEEDED, severity="warning")
+        else:
             self.app.push_screen(DeleteScreen(self._frame, self._chosen.id), delete)
 
     def _at(self, id: str | None) -> Snapshot | None:
@@ -116,8 +120,10 @@ class RevertScreen(Dialog[str]):
         elif snapshot is None:
             text = "Choose one with the arrow keys; what would be lost is told here before anything happens."
         else:
-            size = words.size(snapshot.bytes_freed)
-            text = f"{preview(snapshot, self._frame)}\nd deletes it, which gives back {size}."
+            deleted = f"d deletes it, which gives back {words.size(snapshot.bytes_freed)}."
+            if needed(snapshot, self._frame.state):
+                deleted = NEEDED
+            text = f"{preview(snapshot, self._frame)}\n{deleted}"
         self._text.update(Content(text))
 
 
@@ -132,15 +138,16 @@ def _asked(frame: Frame) -> bool:
 
 def _row(snapshot: Snapshot, frame: Frame, width: int, newer: int = 0) -> Content:
     """One snapshot in a line, what fits of it. `newer`: how many that came later have its name."""
+    left, right = "“”" if snapshot.name else ("", "")  # as the log and the questions write a name
     name = snapshot.name or SNAPSHOT_KINDS.get(snapshot.kind, snapshot.kind)
     held = words.loss(snapshot.held_out, frame.view.bits)
     ago = words.ago(max(0.0, frame.now - snapshot.at))
     column = max(1, min(_NAME, width - _AGO - 1))
     older = "" if not newer else " (older)" if newer == 1 else f" (older, {newer})"
-    room = max(1, column - len(older))
+    room = max(1, column - len(older) - len(left + right))
     if cell_len(name) > room:
         name = set_cell_size(name, room - 1) + "…"
-    name += older
+    name = f"{left}{name}{right}{older}"
     items = [
         (0, line(f"{ago:<{_AGO}}")),  # in no colour of its own: the list lays its own under what is chosen
         (1, line((set_cell_size(name, column), "bold" if snapshot.name else ""))),
@@ -167,8 +174,8 @@ def preview(snapshot: Snapshot, frame: Frame) -> str:
     now = state.held_out.nats if state.held_out else None
     if snapshot.held_out is not None:
         before = _steps_before(snapshot)
-        when = f"when read {words.plural(before, 'step')} before," if before else "then"
-        held = f"Held-out was {words.loss(snapshot.held_out, frame.view.bits)} {unit} {when}"
+        when = f", measured {words.plural(before, 'step')} before it," if before else " then"
+        held = f"Held-out was {words.loss(snapshot.held_out, frame.view.bits)} {unit}{when}"
         if now is not None:
             better = (
                 "better" if now < snapshot.held_out else "worse" if now > snapshot.held_out else "the same"

@@ -29,6 +29,7 @@ from tui.panes.chat_input import ChatInput
 from tui.panes.notice import Said, seconds
 from tui.recording import Recording
 from tui.reducers import reduce
+from tui.screens.dialog import Dialog
 from tui.state import Asked, initial
 from tui.status import status
 from tui.styles import legible
@@ -168,6 +169,8 @@ class Core(App[None], inherit_bindings=False):
         """Draw what changed, and say what must be said."""
         frame = self.frame
         for screen in self.screen_stack:
+            if isinstance(screen, Dialog):
+                screen.heed(frame)
             show = getattr(screen, "show", None)
             if show is not None and screen.is_mounted:
                 show(frame)
@@ -201,10 +204,12 @@ class Core(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say something at once: over the panes in lines of its own, over a dialog as Textual does."""
+        """Say something at once, in lines of its own; in the inspector and the whole log as Textual does."""
         stands = seconds(message) if timeout is None else timeout
         now = self.clock()
-        self._desk.notice.tell(Said(message, severity, now, now + stands))
+        dialogs = [screen.notice for screen in self.screen_stack if isinstance(screen, Dialog)]
+        for notice in (self._desk.notice, *dialogs):
+            notice.tell(Said(message, severity, now, now + stands))
         super().notify(message, title=title, severity=severity, timeout=stands, markup=markup)
 
     @property
