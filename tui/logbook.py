@@ -85,7 +85,9 @@ class Logbook:
     @property
     def kept(self) -> str:
         """The file, as long as it can be written and read again; "" otherwise."""
-        return str(self.path) if self._file is not None and self.path.is_file() else ""
+        with contextlib.suppress(OSError):  # a folder may be closed to us by now
+            return str(self.path) if self._file is not None and self.path.is_file() else ""
+        return ""
 
     def _opened(self) -> IO[str]:
         return self.path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1)

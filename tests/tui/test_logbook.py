@@ -83,6 +83,18 @@ def test_a_disk_that_is_full_stops_nothing(tmp_path: Path, monkeypatch: pytest.M
     book.close()
 
 
+def test_a_folder_that_is_closed_to_us_by_now_keeps_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path) -> bool:
+        raise PermissionError(13, "permission denied", str(path))
+
+    book = Logbook(tmp_path / "app.log")
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert book.kept == ""
+    book.close()
+
+
 def test_a_log_that_another_app_put_aside_is_gone_on_with_under_its_name(tmp_path: Path) -> None:
     book, pages = Logbook(tmp_path / "app.log"), Pages(str(tmp_path / "app.log"))
     state = told("one")
