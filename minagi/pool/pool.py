@@ -228,10 +228,9 @@ class ExpertPool:
         return self.ram.weights(uid)
 
     def add(self, weights: dict[str, np.ndarray]) -> int:
-        """A newborn, written to disk and not to the card; returns its uid."""
-        uid = self.telemetry.append()
-        self.ram.disk.spill_expert(ExpertRecord(uid, weights, None))
-        return uid
+        """A newborn, written to disk and not to the card; its uid. Where disk refuses, nobody is born."""
+        self.ram.disk.spill_expert(ExpertRecord(self.telemetry.next_uid, weights, None))
+        return self.telemetry.append()
 
     def remove(self, places: list[int]) -> None:
         """Delete experts that are not on the card; disk drops their files at the next checkpoint."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from minagi.config import Settings
+from minagi.errors import WeightsError
 from minagi.finite import count
 from minagi.pool import brakes
 from minagi.pool.lifetime import Lifetime, survival_texts
@@ -79,7 +80,11 @@ class Selection:
         why = self._refusal(progress, gap)
         if not why:
             rng = np.random.default_rng((self.seed, progress.chars))
-            born = engine.population.grow(self.growth.k, self.growth.birth_gate, rng)
+            try:
+                for _ in range(self.growth.k):
+                    born |= engine.population.grow(1, self.growth.birth_gate, rng)
+            except WeightsError as error:  # a full disk is no reason to end a run that fits into memory
+                why = str(error)
             self.parents |= born
         sentence = _sentence(list(born), pruned, why, engine.pool.experts)
         self.last = {"chars": progress.chars, "sentence": sentence}

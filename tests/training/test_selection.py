@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from tiny_runs import Home, drive
 
+from minagi.errors import WeightsError
 from minagi.protocol import Growth
 from minagi.training.selection import Selection, _sentence
 from minagi.training.session import Session
+from minagi.weights import ExpertRecord
 
 OPEN: dict[str, object] = {
     "growth.max_gap": 0.4, "growth.dying_frac_max": 1.0, "growth.keep_ratio_min": 0.0,
@@ -74,6 +76,22 @@ def test_each_brake_is_told(session: Session, limits: dict[str, object], gap: fl
     event = decide(session, gap, **limits)
     assert event.born == [] and event.pruned == []
     assert event.sentence.startswith("The pool stays at 7 experts.") and words in event.sentence
+
+
+def test_on_a_full_disk_nobody_is_born_and_the_run_goes_on(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, uids = session.engine.store, list(session.engine.pool.telemetry.uid)
+
+    def full(record: ExpertRecord) -> None:
+        raise WeightsError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "spill_expert", full)
+        event = decide(session)
+    assert event.born == [] and event.sentence == "The pool stays at 7 experts. the disk is full"
+    assert session.engine.pool.telemetry.uid == uids and session.engine.net.pool.gate.shape == (7,)
+    assert decide(session).born == [7]
 
 
 def test_growth_that_is_off_says_so_and_prunes_all_the_same(home: Home) -> None:
