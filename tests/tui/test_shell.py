@@ -633,6 +633,7 @@ async def test_what_is_said_at_once_covers_nothing_of_a_question(size: tuple[int
         screen = app.screen
         assert isinstance(screen, RevertScreen) and screen.notice.region.height == 3
         box, hints = screen.query_one(".dialog").region, screen.query_one(".hints").region
+        assert screen.notice.region == app._desk.notice.region  # it does not stand there twice
         assert not screen.notice.region.overlaps(box) and not box.overlaps(hints)
         assert all(toast.size.height == 0 for toast in screen.query("ToastRack"))
         await press(pilot, "escape")

@@ -49,6 +49,10 @@ class Notice(Static):
         """One more; the same sentence again stands longer."""
         self._said = (*(one for one in self._said if one.text != said.text), said)
 
+    def repeat(self, other: Notice) -> None:
+        """Tell what another tells."""
+        self._said = other._said
+
     def show(self, frame: Frame, screen: Size) -> bool:
         """Draw those that still stand, on a screen of this size; whether there are any."""
         self._said = tuple(one for one in self._said if one.since <= frame.tick < one.until)

@@ -19,6 +19,7 @@ from tui.panes.base import Frame, fitted, line
 from tui.panes.notice import Notice
 
 LOW = 20  # lines of the terminal below which a dialog has no frame and no empty lines
+_HEADER = 1  # lines of it over what is said at once
 _AROUND, _AROUND_LOW = 9, 4  # lines that heading, buttons, the frame and the keys take
 Hint = tuple[str, str]  # a key, and what it does
 _BESIDE = 6  # columns around the label of a button
@@ -66,9 +67,10 @@ class Dialog(ModalScreen[Answer]):
         self._fit(event.size)
         self._hints.update(hint_line(self.hints, event.size.width))
 
-    def heed(self, frame: Frame) -> None:
-        """What is said at once stands above the question and takes room from it, but covers none of it."""
+    def heed(self, frame: Frame, said: Notice) -> None:
+        """What is said at once stands above the question, where the panes have it, and covers none of it."""
         rows = self.notice.rows
+        self.notice.repeat(said)
         self.notice.show(frame, self.size)
         if rows != self.notice.rows:
             self._fit(self.size)
@@ -79,7 +81,9 @@ class Dialog(ModalScreen[Answer]):
         slim = size.width < sum(len(label) + _BESIDE for _, label in self.choices) + _BESIDE
         self.set_class(low, "-low")
         self.set_class(slim, "-slim")  # a button a line
-        room = size.height - (_AROUND_LOW if low else _AROUND) - self.notice.rows
+        room = size.height - (_AROUND_LOW if low else _AROUND)
+        if self.notice.rows:
+            room -= self.notice.rows + _HEADER
         room -= len(self.choices) - 1 if slim else 0
         self._box.styles.max_height = max(1, room)
 

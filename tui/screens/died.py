@@ -13,6 +13,7 @@ from textual.widgets import Static
 from minagi.errors import EXIT_BAD_FILE
 from tui import words
 from tui.panes.base import Frame
+from tui.panes.notice import Notice
 from tui.reducers.run import how_it_ended
 from tui.screens.dialog import Dialog
 
@@ -38,6 +39,9 @@ class DiedScreen(Dialog[str]):
         ending = self._frame.state.ending
         if ending is not None and ending.tail:
             yield Static(Content("\n".join(ending.tail)), id="tail")
+
+    def heed(self, frame: Frame, said: Notice) -> None:
+        """What is said at once of it is said below: no room is taken for it twice."""
 
     def answer(self, choice: str) -> None:
         self.dismiss(choice if choice != "look" else None)

@@ -170,7 +170,7 @@ class Core(App[None], inherit_bindings=False):
         frame = self.frame
         for screen in self.screen_stack:
             if isinstance(screen, Dialog):
-                screen.heed(frame)
+                screen.heed(frame, self._desk.notice)
             show = getattr(screen, "show", None)
             if show is not None and screen.is_mounted:
                 show(frame)
@@ -207,9 +207,7 @@ class Core(App[None], inherit_bindings=False):
         """Say something at once, in lines of its own; in the inspector and the whole log as Textual does."""
         stands = seconds(message) if timeout is None else timeout
         now = self.clock()
-        dialogs = [screen.notice for screen in self.screen_stack if isinstance(screen, Dialog)]
-        for notice in (self._desk.notice, *dialogs):
-            notice.tell(Said(message, severity, now, now + stands))
+        self._desk.notice.tell(Said(message, severity, now, now + stands))
         super().notify(message, title=title, severity=severity, timeout=stands, markup=markup)
 
     @property
