@@ -57,7 +57,7 @@ def hold(
     hurried = False
     try:
         with signals.breakable():
-            trainer = open_run()
+            trainer = _opened(open_run, signals)
             trainer.guarded = signals.unbreakable
         last: Message = drive(trainer)
         status = EXIT_INTERRUPTED if signals.received else EXIT_OK
@@ -86,6 +86,17 @@ def hold(
         _close(trainer)
     channel.finish()
     return status
+
+
+def _opened(open_run: Callable[[], R], signals: Signals) -> R:
+    """What is to be run. Where a second signal breaks into a library that is being loaded, that may fail with
+    an error of its own: no defect then, and nothing was read yet. Raises Hurried."""
+    try:
+        return open_run()
+    except Exception as error:
+        if signals.hurried:
+            raise Hurried from error
+        raise
 
 
 def _save_what_there_is(trainer: RunLike | None, channel: ChannelLike) -> bool:

@@ -53,15 +53,20 @@ class Signals:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._count += 1
         self.received = self.received or signal.Signals(number).name
-        if self._count > 1 and self._breakable:
+        if self.hurried and self._breakable:
             raise Hurried
+
+    @property
+    def hurried(self) -> bool:
+        """Whether a second one came."""
+        return self._count > 1
 
     @contextlib.contextmanager
     def breakable(self) -> Iterator[None]:
         """Around work that a second signal may break off at any point. Raises Hurried."""
         before, self._breakable = self._breakable, True
         try:
-            if self._count > 1:
+            if self.hurried:
                 raise Hurried
             yield
         finally:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -580,6 +581,19 @@ def test_a_second_signal_while_opening() -> None:
     signals._on_signal(2, None)
     channel = FakeChannel()
     assert serve(FakeTrainer, channel, Limits(), signals) == EXIT_INTERRUPTED
+    assert isinstance(channel.sent[-1], Goodbye)
+
+
+def test_a_library_that_fails_at_a_second_signal_is_no_defect() -> None:
+    signals, channel = Signals(), FakeChannel()
+
+    def load() -> FakeTrainer:
+        for _ in range(2):
+            with contextlib.suppress(Hurried):  # as native code does that looks only for an error of its own
+                signals._on_signal(2, None)
+        raise ImportError("cannot load module more than once per process")
+
+    assert serve(load, channel, Limits(), signals) == EXIT_INTERRUPTED
     assert isinstance(channel.sent[-1], Goodbye)
 
 
