@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -291,16 +291,30 @@ def remove(folder: Path, trash: Path) -> bool:
 
 def expendable(infos: Iterable[SnapshotInfo]) -> list[SnapshotInfo]:
     """Those that retention lets go of. Kept are: every named one, the last few automatic ones and the one
-    with the best held-out among them, and the last few taken before a revert. Readings of other text than
-    the newest was measured on make no best: they say nothing of how well it is known."""
+    with the best held-out among them, and the last few taken before a revert, or left by one. Readings of
+    other text than the newest was measured on make no best: they say nothing of how well it is known."""
     newest_first = sorted(infos, key=lambda info: int(info.id), reverse=True)
     automatic = [i for i in newest_first if not i.name and i.kind in _RECENT]
-    reverts = [i for i in newest_first if not i.name and i.kind == "before-revert"]
+    tips = _left(newest_first)
+    reverts = [i for i in newest_first if not i.name and (i.kind == "before-revert" or i in tips)]
+    undo = reverts[:KEPT_BEFORE_REVERT]
+    reverts = [i for i in reverts if i.kind == "before-revert"]
     text = next((info.measured for info in newest_first if info.kind != DAMAGED), "")
     measured = [info for info in automatic if info.held_out is not None and info.measured == text]
     best = min(measured, key=lambda info: (info.held_out, -int(info.id)), default=None)
-    going = [*automatic[KEPT_AUTOMATIC:], *reverts[KEPT_BEFORE_REVERT:]]
-    return [info for info in going if info is not best]
+    going = [*automatic[KEPT_AUTOMATIC:], *reverts]
+    return [info for info in going if info is not best and info not in undo]
+
+
+def _left(newest_first: Sequence[SnapshotInfo]) -> list[SnapshotInfo]:
+    """The last on every way that the newest does not come from: what was gone back from."""
+    here = {way: reached for way, *reached in newest_first[0].ways} if newest_first else {}
+    tips: dict[int, SnapshotInfo] = {}
+    for info in newest_first:
+        for way, *reached in info.ways[-1:]:
+            if reached > here.get(way, []):
+                tips.setdefault(way, info)
+    return list(tips.values())
 
 
 def expire(root: Path, trash: Path) -> None:

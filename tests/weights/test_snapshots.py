@@ -178,6 +178,18 @@ def test_a_snapshot_tells_the_ways_that_led_to_it(tmp_path: Path) -> None:
         assert store.standing() == "", "who only reads goes on from nothing"
 
 
+def test_what_was_gone_back_from_outlives_what_comes_after(tmp_path: Path) -> None:
+    path = make(tmp_path / "model")
+    with Store.open(path, write=True) as store:
+        for step in range(2, 8):
+            store.checkpoint(state([0, 1, 2], step))
+        undo = store.revert("5").undo
+        for step in range(6, 14):
+            store.checkpoint(state([0, 1, 2], step))
+        kept = [info.id for info in store.snapshots()]
+    assert undo == "7" and kept == ["15", "14", "13", "12", "11", "7"]
+
+
 def test_a_named_one_stays_until_it_is_deleted(tmp_path: Path) -> None:
     path = make(tmp_path / "model")
     with Store.open(path, write=True) as store:

@@ -18,7 +18,7 @@ _MEANT = (
 
 
 class SubjectsPane(Pane):
-    """A line each: read, train and held-out loss, change since the session began."""
+    """A line each: read, train and held-out loss, change of that since it was first measured."""
 
     NAME = "subjects"
     scrolls = True
@@ -104,7 +104,7 @@ def _row(subject: Subject, name: int, columns: list[tuple[str, int]], frame: Fra
 
 
 def _is_worse(subject: Subject) -> bool:
-    """Its held-out text is read worse than when the session began, by more than chance explains."""
+    """Its held-out text is read worse than when it was first measured, by more than chance explains."""
     if subject.held is None or subject.before is None:
         return False
     return subject.held - subject.before > (subject.noise or 0.0)
