@@ -103,6 +103,11 @@ async def test_a_second_message_waits_until_the_first_is_answered() -> None:
         assert fake.sent[-1] == p.Cancel(2)
         await pilot.press("ctrl+x")
         assert fake.sent[-1] == p.Cancel(3)
+        app.tick()
+        assert "still writing" in str(app._desk.notice.visual)
+        hear(app, p.ReplyStarted(1), p.ReplyEnded(1, "cancelled"))
+        app.tick()  # it writes no longer, and that it does is said no longer
+        assert "still writing" not in str(app._desk.notice.visual)
 
 
 async def test_what_is_typed_behind_enter_is_another_text() -> None:

@@ -49,6 +49,10 @@ class Notice(Static):
         """One more; the same sentence again stands longer."""
         self._said = (*(one for one in self._said if one.text != said.text), said)
 
+    def withdraw(self, text: str) -> None:
+        """It is no longer so."""
+        self._said = tuple(one for one in self._said if one.text != text)
+
     def repeat(self, other: Notice) -> None:
         """Tell what another tells."""
         self._said = other._said

@@ -19,6 +19,12 @@ _WRITING = "It is still writing; esc stops it."
 class Talking(Core):
     """Talk to the model, choose how it answers, keep what was said."""
 
+    def tick(self) -> None:
+        """What is no longer so is no longer said."""
+        if self.state.reply is None:
+            self._desk.notice.withdraw(_WRITING)
+        super().tick()
+
     def action_chat(self, begin: str = "") -> None:
         """Give the text field the focus, with what the key itself began."""
         if self.only_shown():
