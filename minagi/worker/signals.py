@@ -56,6 +56,13 @@ class Signals:
         if self.hurried and self._breakable:
             raise Hurried
 
+    def leave_alone(self) -> None:
+        """Let no further signal break into the way out of the program, once one has made it leave."""
+        if self.received:
+            for name in NAMES:
+                if hasattr(signal, name):
+                    signal.signal(getattr(signal, name), signal.SIG_IGN)
+
     @property
     def hurried(self) -> bool:
         """Whether a second one came."""

@@ -242,3 +242,19 @@ def test_a_reader_of_json_that_goes_away_ends_the_run(tmp_path: Path) -> None:
     assert "nobody reads the events any more" in done.stderr
     first = Path("first.txt").read_text().splitlines()[0]
     assert json.loads(first)["type"] == "hello"
+
+
+def test_a_signal_on_the_way_out_changes_nothing() -> None:
+    program = """
+import atexit, os, signal
+from minagi.commands.running import told
+from minagi.training.request import Limits
+
+def held(channel, signals):
+    os.kill(os.getpid(), signal.SIGINT)
+    return 130
+
+atexit.register(signal.raise_signal, signal.SIGTERM)  # while a library ends
+raise SystemExit(told(False, Limits(), "", held))
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 130
