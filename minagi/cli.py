@@ -14,6 +14,7 @@ from minagi.commands.output import say
 from minagi.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, MinagiError, UsageError
 from minagi.options import nearest
 from minagi.worker.logfile import logging_to, open_log
+from minagi.worker.signals import INTERRUPT
 
 OVERVIEW = """usage: minagi COMMAND [flags]
 
@@ -44,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     log = open_log()
     with logging_to(log):
         try:
-            return _run(list(sys.argv[1:] if argv is None else argv))
+            status = _run(list(sys.argv[1:] if argv is None else argv))
+            sys.stdout.flush()  # while what may come of it can still be told
+            return status
         except SystemExit as leaving:  # argparse, after --help
             return int(leaving.code or EXIT_OK)
         except MinagiError as error:
@@ -63,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"minagi: {error.strerror or error}{where}.")
             return EXIT_FAILED
         except Exception as error:  # the edge of the program: a defect is logged whole, told in a sentence
+            if INTERRUPT.came:
+                say("Stopped.")
+                return EXIT_INTERRUPTED
             logger.exception("A command ended in a defect.")
             kind = type(error).__name__
             say(f"minagi: something went wrong inside ({kind}). The log has the details: {log}")

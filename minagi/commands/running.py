@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 from collections.abc import Callable
 
@@ -36,7 +35,6 @@ def told(as_json: bool, limits: Limits, notice: str, held: Callable[[ChannelLike
     if notice:
         say(notice)
     with Signals() as signals:
-        atexit.register(signals.leave_alone)  # all is told by then, but libraries take their time to end
         if as_json:
             with private_stdout() as stdout:
                 channel = JsonChannel(None, stdout, signals.wake_fd)

@@ -21,8 +21,27 @@ class Hurried(BaseException):
     """A second signal came: leave without saving. Not an Exception, so that nothing swallows it."""
 
 
+class Interrupt:
+    """What to do at a ctrl+c where no `Signals` are: raise KeyboardInterrupt, as Python does, and know of it,
+    for a library that is being loaded may make another error of that."""
+
+    came = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
+INTERRUPT = Interrupt()
+
+
 class Signals:
-    """Use as a context in the main thread; handlers are put back at its end."""
+    """Use as a context in the main thread; handlers are put back at its end.
+
+    A process that ends with its run says so by `for_good`: once a signal came no other one changes the end.
+    """
+
+    for_good = False
 
     def __init__(self) -> None:
         self.received = ""  # name of the first signal
@@ -42,8 +61,11 @@ class Signals:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        if self.received and Signals.for_good:
+            leave_alone()
+        else:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
         signal.set_wakeup_fd(self._wake_before)
         os.close(self._write_fd)
         if self.wake_fd is not None:
@@ -55,13 +77,6 @@ class Signals:
         self.received = self.received or signal.Signals(number).name
         if self.hurried and self._breakable:
             raise Hurried
-
-    def leave_alone(self) -> None:
-        """Let no further signal break into the way out of the program, once one has made it leave."""
-        if self.received:
-            for name in NAMES:
-                if hasattr(signal, name):
-                    signal.signal(getattr(signal, name), signal.SIG_IGN)
 
     @property
     def hurried(self) -> bool:
@@ -88,3 +103,10 @@ class Signals:
             yield
         finally:
             self._breakable = before
+
+
+def leave_alone() -> None:
+    """Let no further signal break into the way out of the program."""
+    for name in NAMES:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from minagi import cli
 from minagi.errors import LockedError, WeightsError
+from minagi.worker.signals import INTERRUPT
 
 MINAGI = [sys.executable, "-m", "minagi"]
 
@@ -80,6 +82,22 @@ def test_a_defect_goes_to_the_log(
     assert str(log) in err
     assert "Traceback" not in err
     assert "Traceback" in log.read_text()
+
+
+def test_what_a_library_makes_of_ctrl_c_is_no_defect(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(argv: list[str]) -> int:
+        try:
+            INTERRUPT(signal.SIGINT, None)
+        except KeyboardInterrupt:
+            raise ImportError("half of it is there") from None
+        return 0
+
+    monkeypatch.setattr(INTERRUPT, "came", False)
+    monkeypatch.setattr(cli, "_run", load)
+    assert cli.main(["write"]) == 130
+    assert capsys.readouterr().err == "Stopped.\n"
 
 
 def test_steering_characters_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

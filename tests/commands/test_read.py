@@ -244,17 +244,25 @@ def test_a_reader_of_json_that_goes_away_ends_the_run(tmp_path: Path) -> None:
     assert json.loads(first)["type"] == "hello"
 
 
-def test_a_signal_on_the_way_out_changes_nothing() -> None:
+def test_what_comes_on_the_way_out_changes_nothing() -> None:
+    """Neither another signal, nor a library that fails as it is taken apart."""
     program = """
 import atexit, os, signal
+from minagi import __main__, cli
 from minagi.commands.running import told
 from minagi.training.request import Limits
 
 def held(channel, signals):
-    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
     return 130
 
-atexit.register(signal.raise_signal, signal.SIGTERM)  # while a library ends
-raise SystemExit(told(False, Limits(), "", held))
+def run():
+    status = told(False, Limits(), "", held)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return status
+
+atexit.register(os.abort)
+cli.main = run
+__main__.main()
 """
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 130

@@ -206,11 +206,16 @@ def test_a_folder_that_was_removed_behind_the_shell(place: Place) -> None:
     assert done.stderr == "The folder this was started in is gone. Change to another one first.\n"
 
 
-def test_ctrl_c_while_it_is_loading_prints_nothing() -> None:
+@pytest.mark.parametrize(
+    ("program", "loaded"),
+    [("tui", "tui.app"), ("minagi", "minagi.cli"), ("minagi.worker", "minagi.worker.process")],
+)
+def test_ctrl_c_while_it_is_loading_prints_nothing(program: str, loaded: str) -> None:
     code = (
-        "import signal, sys, types; loading = types.ModuleType('tui.app'); sys.modules['tui.app'] = loading\n"
-        "loading.main = lambda: signal.raise_signal(signal.SIGINT)\n"
-        "from tui.__main__ import main; main()"
+        "import signal, sys, types\n"
+        f"loading = sys.modules[{loaded!r}] = types.ModuleType({loaded!r})\n"
+        "loading.__getattr__ = lambda name: signal.raise_signal(signal.SIGINT)\n"
+        f"from {program}.__main__ import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

@@ -12,7 +12,7 @@ import sys
 import torch
 
 from minagi.training.session import open_session
-from minagi.worker.__main__ import main
+from minagi.worker.process import main
 
 
 def worker(events: str, flags: list[str], read_fd: int) -> int:

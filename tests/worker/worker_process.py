@@ -16,7 +16,7 @@ from worker_fakes import FakeTrainer
 
 from minagi.errors import LockedError
 from minagi.training.request import SessionRequest
-from minagi.worker.__main__ import main
+from minagi.worker.process import main
 
 
 def open_fake(request: SessionRequest) -> FakeTrainer:
