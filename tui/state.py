@@ -101,6 +101,7 @@ class Curves:
     recent_held: Series = field(default_factory=Series)
     best: tuple[float, float] | None = None  # characters, nats
     best_ever: bool = False  # the worker called it the model's best; else it is that of this session
+    sparse: bool = False  # the life before this start is known by hardly more than a point a checkpoint
     marks: tuple[Mark, ...] = ()
 
 

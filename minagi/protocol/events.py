@@ -59,8 +59,9 @@ class Past(Message):
     other held-out text is measured from now on."""
 
     type: ClassVar[str] = "past"
-    # a checkpoint each, oldest first: characters read, train loss, held-out and the characters it was read at
+    # oldest first: characters read, train loss, held-out and the characters it was read at; null if unknown
     points: list[list[float | None]] = field(default_factory=list)
+    checkpoints: int = 0  # that they come from; older ones told of one point each
     # name -> {"nats", "stderr"}: each subject's first held-out reading that later ones compare with
     subjects: dict[str, dict[str, float | None]] = field(default_factory=dict)
 

@@ -111,6 +111,8 @@ class Measuring:
         before = self.guard.best
         rescue = self.guard.held_out(nats)
         progress.val = nats if math.isfinite(nats) else None
+        if progress.val is not None:
+            progress.course.measured(progress.chars, nats)
         best = math.isfinite(nats) and (before is None or nats < before)
         if best:
             progress.best_step, progress.best_chars = progress.step, progress.chars

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minagi.finite import count, number
+from minagi.training.course import Course
 
 SMOOTHING_CHARS = 20_000  # characters over which a shown loss is averaged
 SPEED_SECONDS = 3.0  # seconds of training over which a shown speed is averaged
@@ -75,6 +76,7 @@ class Progress:
         self.chars = 0  # characters read in it
         self.nats = 0.0  # of all characters read, summed as they were read
         self.loss = Smooth()
+        self.course = Course()  # for the history
         self.val: float | None = None  # last held-out reading
         self.evaluated_chars = 0
         self.evaluated_step = 0
@@ -126,6 +128,7 @@ class Progress:
         self.session_chars += chars
         self.nats += nats * chars
         self.loss.add(nats, chars)
+        self.course.read(self.chars, self.loss.value)
         progress = self.subject(subject)
         progress.chars += chars
         progress.loss.add(nats, chars)
@@ -146,6 +149,7 @@ class Progress:
         """Other text is measured from now on."""
         self.other_text_until = self.step
         self.best_step = self.best_chars = 0
+        self.course.readings.clear()
         for subject in self.subjects.values():
             subject.before = None
 
@@ -169,6 +173,7 @@ class Progress:
         self.nats = number(manifest.get("read_nats")) or 0.0
         self.val = number(manifest.get("val"))
         self.loss = Smooth(value=number(state.get("loss")))
+        self.course = Course()
         self.evaluated_chars = min(count(state.get("evaluated_chars")), self.chars)
         self.evaluated_step = min(count(state.get("evaluated_step")), self.step)
         self.best_step = min(count(state.get("best_step")), self.step)

@@ -205,6 +205,13 @@ def row(progress: Progress, context: int, factor: float, held_out: protocol.Held
     }
 
 
+def life(
+    progress: Progress, context: int, factor: float, held_out: protocol.HeldOut | None
+) -> dict[str, Any]:
+    """The same with the course of the losses since the last checkpoint."""
+    return {**row(progress, context, factor, held_out), **progress.course.since(progress.saved_chars)}
+
+
 def reckoning(held_out: protocol.HeldOut) -> Iterator[protocol.Log]:
     """What a session gained and cost, subject by subject: every change beyond its standard error."""
     gained = cost = 0

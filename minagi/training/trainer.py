@@ -88,7 +88,7 @@ class Trainer(Run):
             self.progress,
             History(settings.data.history),
             self._manifest,
-            lambda: report.row(self.progress, self.window.context, self.rate.factor, self._measuring.last),
+            lambda: report.life(self.progress, self.window.context, self.rate.factor, self._measuring.last),
             dry_run=start.dry_run,
             save_every=settings.training.save_every,
             clock=clock,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import math
 import os
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from minagi.training import history
+from minagi.training import history, report
+from minagi.training.course import POINTS as POINTS_OF_A_ROW
 from minagi.training.history import History
 from minagi.training.past import POINTS, past
 from minagi.training.progress import Progress
@@ -143,6 +145,32 @@ HOSTILE = (
 )  # fmt: skip
 
 
+def test_the_way_between_checkpoints_is_kept_in_few_points(log: History) -> None:
+    progress = life(0)
+    log.path.unlink()
+    for step in range(1, 3001):
+        progress.step = step
+        progress.took("a", 100, 5.0 - step / 1e3, 0.1, 0, 0.0)
+        if step % 400 == 0:
+            progress.course.measured(progress.chars, 5.0 - step / 1e3)
+        if step in (1000, 2000):
+            fresh = report.life(progress, 256, 1.0, None)
+            assert POINTS_OF_A_ROW // 2 <= len(fresh["course"]) < 2 * POINTS_OF_A_ROW
+            log.append({"model": MODEL, "step": step, "chars": progress.chars, "val": None, **fresh})
+            progress.saved_chars = progress.chars
+    course = [[240_000, 2.5], [1, 9.0], [999_999, 9.0], "x", [None, []]]
+    old = {"val": 3.0, "val_chars": None, "course": course, "readings": {}}
+    log.append({"model": MODEL, "step": 2500, "chars": 250_000, "loss": 2.4, **old})
+    told = past(log, MODEL, life(3000))
+    losses = [point[0] for point in told.points if point[1] is not None]
+    assert losses[0] == 100.0 and losses[-2:] == [240_000.0, 250_000.0] and losses == sorted(set(losses))
+    assert max(b - a for a, b in itertools.pairwise(losses[:-2])) <= 3_200, "no long straight line"
+    readings = [point[3] for point in told.points if point[2] is not None]
+    assert readings == [40_000.0, 80_000.0, 120_000.0, 160_000.0, 200_000.0], "each where it was made"
+    progress.forget_readings()
+    assert report.life(progress, 256, 1.0, None)["readings"] == []
+
+
 def test_the_life_before_this_start_is_bounded_and_survives_any_line(
     log: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,8 +187,12 @@ def test_the_life_before_this_start_is_bounded_and_survives_any_line(
         log.append({**row(step), **figures})
         log.append({**row(step), "model": "/models/other", "loss": 7.0})
     told = past(log, MODEL, life(1000, other_text_until=20))
-    assert len(told.points) <= POINTS and told.points[-1] == [100_000.0, 2.0, 1.5, 99_950.0]
-    assert {point[1] for point in told.points} <= {2.0, None}
+    losses = [point[:2] for point in told.points if point[1] is not None]
+    readings = [point[2:] for point in told.points if point[2] is not None]
+    assert len(losses) == len(readings) == POINTS and told.checkpoints >= 991
+    assert [losses[0], losses[-1]] == [[1_000.0, 2.0], [100_000.0, 2.0]], "from its beginning to its end"
+    assert [readings[0], readings[-1]] == [[1.5, 2_050.0], [1.5, 99_950.0]]
+    assert {loss for _, loss in losses} == {2.0}
     assert told.subjects == {"a": {"nats": 3.0 - 21 / 1e3, "stderr": 0.1}}, "the first of the text read now"
     assert all(point[2] is None for point in past(log, MODEL, life(20, 20)).points)
     monkeypatch.setattr("minagi.training.past.TAIL_BYTES", 1_000)

@@ -75,7 +75,10 @@ def test_greeting(home: Home, session: Session) -> None:
 def test_a_resumed_model_measures_first_and_then_steps(home: Home) -> None:
     home.made(3)
     again = home.open()
-    list(again.greet())
+    (past,) = of(protocol.Past, again.greet())
+    assert len([point for point in past.points if point[1] is not None]) == 3, (
+        "a point a step, not a checkpoint"
+    )
     said = []
     while not of(protocol.Metrics, said):
         said += again.step()

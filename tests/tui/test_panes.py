@@ -12,7 +12,7 @@ from textual.widgets import Static
 from minagi import protocol as p
 from tui.panes.base import Frame, Pane, View
 from tui.panes.header import Header
-from tui.panes.loss import _chart
+from tui.panes.loss import LossPane, _chart
 from tui.panes.pool import PoolPane
 from tui.panes.subjects import SubjectsPane
 from tui.panes.window import WindowPane
@@ -28,6 +28,13 @@ def state(steps: int = 1300) -> AppState:
     for event in fr.story(steps):
         known = reduce(known, event, NOW)
     return known
+
+
+def test_a_curve_known_by_its_checkpoints_alone_says_so_where_there_is_room() -> None:
+    past = p.Past([[100.0, 3.0, None, None], [900.0, 2.0, 2.5, 900.0]], checkpoints=2)
+    known = reduce(reduce(initial(NOW), fr.hello(fresh=False, step=9, chars=900), NOW), past, NOW)
+    told = [LossPane(1).subtitle(Frame(known, View(), NOW), Size(width, 9)) for width in (36, 76)]
+    assert told == ["bits a character", "before ▸ drawn from a point a checkpoint · bits a character"]
 
 
 def drawn(pane: Pane, known: AppState, width: int, height: int) -> str:

@@ -195,6 +195,9 @@ def test_a_life_before_this_start_fills_the_curves_and_what_changes_are_counted_
     assert [bucket.x for bucket in state.curves.smooth.buckets] == [100, 200, 300]
     assert [(bucket.x, bucket.last) for bucket in state.curves.held.buckets] == [(150, 2.7)]
     assert state.curves.marks[-1][:2] == (400.0, "started")
+    assert state.curves.sparse, "three points are no course"
+    full = p.Past([[100.0 * n, 3.0, None, None] for n in range(1, 41)], checkpoints=2)
+    assert not fold([fr.hello(fresh=False, step=9, chars=9000), full]).curves.sparse
     now = {"nats": 1.0, "stderr": 0.4, "before": 1.0, "change_stderr": 0.01}
     state = fold([p.HeldOut(chars=400, nats=1.0, subjects={"letters": now, "python": now})], state)
     letters, python = (next(s for s in state.subjects if s.name == name) for name in ("letters", "python"))

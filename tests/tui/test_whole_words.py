@@ -48,6 +48,7 @@ def states() -> list[AppState]:
         known, p.Reverted("s1", 900, 460_800, 2.2, "the loss was not finite"),
     ):  # fmt: skip
         again = reduce(again, event, fr.START)
+    again = replace(again, curves=replace(again.curves, sparse=True))
     return [state, again, reduce(state, WorkerEnded(0, (), True), fr.START), initial(fr.START)]
 
 

@@ -38,7 +38,9 @@ class LossPane(Pane):
     def subtitle(self, frame: Frame, size: Size) -> str:
         view = frame.view
         kind = {"plain": "", "log": " · log", "log-log": " · log-log"}[view.axes]
-        return f"{words.unit(view.bits)}{kind}{' · recent' if view.recent else ''}"
+        told = f"{words.unit(view.bits)}{kind}{' · recent' if view.recent else ''}"
+        drawn = "before ▸ drawn from a point a checkpoint · " if frame.state.curves.sparse else ""
+        return drawn + told if len(drawn + told) <= size.width else told
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
         state = frame.state
@@ -49,6 +51,8 @@ class LossPane(Pane):
             return flowed(_legend(frame), size.width, size.height)
         if lines:
             return [*legend, *lines, *below]
+        if state.curves.raw or state.curves.smooth or state.curves.held:  # too little room for a chart
+            return flowed(_legend(frame), size.width, size.height)
         waiting = "waiting for the first step…" if state.link in ("starting", "live") else "no losses yet"
         return [line((waiting, MUTED))]
 

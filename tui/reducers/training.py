@@ -13,6 +13,7 @@ from tui.sanitise import clean_line, number, whole
 from tui.state import MARK_LIMIT, SUBJECT_LIMIT, WORSE_READINGS, AppState, Curves, Gauges, Mark, Subject
 
 PAST_LIMIT = 1_000  # points of the life before this start
+PAST_FEW, PAST_MANY = 8, 100  # of them, a checkpoint and in all: below both it is told what is drawn
 PASS_SECONDS = 60.0  # between two passes that are told: a small folder is read through every second
 
 
@@ -96,6 +97,8 @@ def past(state: AppState, event: Past, now: float) -> AppState:
             curves = replace(curves, held=curves.held.add(at, held))
     if not curves.smooth and not curves.held:
         return state
+    few = min(PAST_MANY, PAST_FEW * max(1, whole(event.checkpoints)))
+    curves = replace(curves, sparse=len(curves.smooth.buckets) < few)
     return replace(state, curves=marked(curves, Mark(float(state.metrics.chars), "started")))
 
 
