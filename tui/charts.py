@@ -20,6 +20,8 @@ from tui.styles import MUTED
 BLOCKS = " ▁▂▃▄▅▆▇█"
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # [column][row] of a braille cell
 _LABEL = 6  # columns of the y axis, its line included
+_FINER = 6  # steps between labels that are tried
+_LEAST = 0.002  # y between the ends of the axis: less cannot be told apart in a label
 Run = tuple[str, str]  # text and style
 
 
@@ -103,6 +105,9 @@ def chart(spec: Chart, width: int, height: int) -> list[Content]:
     if bounds is None or plot_width < 8 or plot_height < 2:
         return []
     (x_low, x_high), (y_low, y_high) = bounds
+    ends = _ends(x_low, x_high)
+    if len(" ".join(ends)) > plot_width:
+        return []
     columns, rows = 2 * plot_width - 1, 4 * plot_height - 1
     to_x = _scale(x_low, x_high, columns, spec.log_x)
     down = _scale(y_low, y_high, rows, spec.log_y)
@@ -124,7 +129,7 @@ def chart(spec: Chart, width: int, height: int) -> list[Content]:
         lines.append(Content.assemble((f"{label:>{_LABEL - 1}}{edge}", spec.axis), *canvas.row(row)))
     under = {to_x(p.x) >> 1: p for p in spec.points if p.y is None and x_low <= p.x <= x_high}
     lines.append(_floor(under, plot_width, spec.axis))
-    lines.append(_x_labels(x_low, x_high, to_x, plot_width, spec.axis))
+    lines.append(_x_labels(ends, plot_width, spec.axis))
     return lines
 
 
@@ -143,6 +148,7 @@ def _bounds(spec: Chart) -> tuple[tuple[float, float], tuple[float, float]] | No
         lows.append(low[spare])
         highs.append(high[-1 - spare])
     y_low, y_high = min(lows), max(highs)
+    y_high = max(y_high, y_low + _LEAST)
     room = max((y_high - y_low) * 0.04, abs(y_high) * 0.005, 1e-6)
     if spec.log_y:
         y_low = max(y_low, 1e-4)
@@ -204,18 +210,36 @@ _DRAW = {"cloud": _cloud, "line": _line, "readings": _readings}
 
 
 def _y_labels(low: float, high: float, spec: Chart, to_y: Callable, height: int) -> dict[int, str]:
-    """Row -> label, at round values of the unit shown."""
+    """Row -> label, at round values of the unit shown: at least two, and no two alike. Where round values are
+    too far apart for that, the ends are labelled."""
     low, high = low * spec.unit, high * spec.unit
     step = _nice((high - low) / max(3.0, height / 4))
+    for _ in range(_FINER):
+        labels: dict[int, str] = {}
+        for value in _multiples(step, low, high):
+            row = to_y(value / spec.unit) >> 2
+            near = {row - 1, row, row + 1} if height > 3 else {row}
+            if not near & labels.keys() and 0 <= row < height:
+                labels[row] = _label(value, step)
+        if len(labels) >= 2 and len({*labels.values()}) == len(labels):
+            return labels
+        step = _nice(step * 0.45)
+    step = _nice((high - low) / 4)
+    return {0: _label(high, step), height - 1: _label(low, step)}
+
+
+def _multiples(step: float, low: float, high: float) -> Iterable[float]:
+    first = math.ceil(low / step)
+    return (step * n for n in range(first, first + 40) if step * n <= high)
+
+
+def _label(value: float, step: float) -> str:
+    """`value` to the digits of `step`, in the columns there are for it."""
     digits = next((n for n in range(6) if abs(round(step, n) - step) < step * 1e-6), 6)
-    labels: dict[int, str] = {}
-    value = math.ceil(low / step) * step
-    while value <= high and len(labels) < 40:
-        row = to_y(value / spec.unit) >> 2
-        if row not in labels and row - 1 not in labels and row + 1 not in labels and 0 <= row < height:
-            labels[row] = f"{value:.{digits}f}"[: _LABEL - 1]
-        value += step
-    return labels
+    text = f"{value:.{digits}f}"
+    if len(text) >= _LABEL and text.startswith("0."):
+        text = text[1:]
+    return text if len(text) < _LABEL else words.count(value)[: _LABEL - 1]
 
 
 def _nice(step: float) -> float:
@@ -233,16 +257,22 @@ def _floor(under: dict[int, Point], width: int, axis: str) -> Content:
     return Content.assemble(*runs)
 
 
-def _x_labels(low: float, high: float, to_x: Callable, width: int, axis: str) -> Content:
-    left, right = words.count(low), words.count(high)
+def _ends(low: float, high: float) -> tuple[str, str]:
+    """The ends of the x axis in words, in as many figures as tell them apart."""
+    short = words.count(low), words.count(high)
+    return short if short[0] != short[1] else (f"{low:,.0f}", f"{high:,.0f}")
+
+
+def _x_labels(ends: tuple[str, str], width: int, axis: str) -> Content:
+    left, right = ends
     middle = "characters read"
     line = list(" " * width)
     for text, at in ((middle, (width - len(middle)) // 2), (left, 0), (right, width - len(right))):
         if at >= 0:
             line[at : at + len(text)] = text
     if width < len(left) + len(middle) + len(right) + 4:
-        line = list(left + " " * max(1, width - len(left) - len(right)) + right)
-    return Content.assemble((" " * _LABEL + "".join(line)[:width], axis))
+        line = list(left + " " * (width - len(left) - len(right)) + right)
+    return Content.assemble((" " * _LABEL + "".join(line), axis))
 
 
 # ------------------------------------------------------------------------------------------ small ones

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tui.charts import Chart, Curve, Point, bar, chart, spark
@@ -54,6 +54,32 @@ def test_the_curves_differ_by_shape() -> None:
     assert "▴" in text.splitlines()[-2]
     assert "characters read" in text
     assert "9.90k" in text
+
+
+LOSSES = st.lists(st.tuples(st.floats(1, 1e12), st.floats(1e-5, 20)), min_size=1, max_size=30)
+
+
+@settings(max_examples=150, deadline=None)
+@given(LOSSES, st.integers(14, 130), st.integers(4, 45), st.booleans(), st.booleans(), st.booleans())
+@example([(2e6, 1.231), (2e6 + 90, 1.232)], 69, 10, False, False, True)  # a late start, hardly moved
+@example([(2e6, 1.2), (3e6, 5.9)], 69, 7, False, False, True)
+@example([(1.0, 1e-5), (3e6, 20.0)], 30, 6, True, True, True)
+def test_each_axis_has_two_labels_at_least_and_no_two_alike(
+    losses: list[tuple[float, float]], width: int, height: int, log_x: bool, log_y: bool, bits: bool
+) -> None:
+    curve = Curve(series(losses).buckets, "line", "")
+    lines = [
+        one.plain for one in chart(Chart((curve,), (), log_x, log_y, 1.4427 if bits else 1.0), width, height)
+    ]
+    if not lines:
+        assert width < 40, "only where two figures find no room"
+        return
+    beside = [text.partition("┤")[0].strip() for text in lines if "┤" in text]
+    assert len(beside) >= 2 and len(set(beside)) == len(beside) and all(beside)
+    values = [float(label) for label in beside]
+    assert values == sorted(values, reverse=True)
+    below = lines[-1].replace("characters read", "").split()
+    assert len(below) == 2 and below[0] != below[1]
 
 
 def test_labels_are_in_the_unit_asked_for() -> None:
