@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -225,7 +226,33 @@ def _ngrams(model: Oracle, seen: list[int]) -> Tensor:
         total = (
             total + model.parameters["ngram.weight"][(n - 2) * shape.ngram_rows + hashed % shape.ngram_rows]
         )
+    if shape.word_rows:
+        for kind, hashed in enumerate(_word_hashes(seen)):
+            place = (shape.ngram - 1) * shape.ngram_rows + kind * shape.word_rows + hashed % shape.word_rows
+            total = total + model.parameters["ngram.weight"][place]
     return total
+
+
+def _word_hashes(seen: list[int]) -> tuple[int, int]:
+    """The word that ends with the last of `seen`, and that with the word before it; behind a word the last
+    character with that word, and these with the word before that. A word is its last 16 characters, small
+    letters for capitals, as a number in base MULTIPLIER whose lowest digit is the newest; a word that ended
+    more than 32 characters ago is none."""
+    base, prime, last = 0x2E6F1A35, 2**31 - 1, len(seen) - 1
+    text = "".join(chr(symbol) if symbol < 256 else "\n" for symbol in seen)
+    small = [symbol + 32 if 65 <= symbol <= 90 else symbol for symbol in seen]
+
+    def number(word: re.Match[str]) -> int:
+        if last - (word.end() - 1) > 32:
+            return 0
+        letters = small[word.start() : word.end()][-16:]
+        return sum((s + 1) * base**i for i, s in enumerate(reversed(letters))) % prime
+
+    numbers = [0, 0, *map(number, re.finditer(r"[A-Za-z0-9_'\x80-\xff]+", text))]
+    if re.search(r"[A-Za-z0-9_'\x80-\xff]\Z", text):
+        return numbers[-1], (numbers[-1] * base + numbers[-2]) % prime
+    here = ((small[last] + 1) * base + numbers[-1]) % prime
+    return here, (here * base + numbers[-2]) % prime
 
 
 def _norm(x: Tensor, weight: Tensor) -> Tensor:

@@ -173,11 +173,12 @@ def case_of(
     freeze: bool = True,
     ngram: int = 0,
     ngram_rows: int = 5,
+    word_rows: int = 0,
 ) -> Case:
     """A case by its sizes; the text is drawn from the seed."""
     shape = Shape(
         d_model, n_head, 5, n_prelude, n_recur, n_coda, max_steps, width, expert_depth, top_k,
-        ngram=ngram, ngram_rows=ngram_rows if ngram else 0,
+        ngram=ngram, ngram_rows=ngram_rows if ngram else 0, word_rows=word_rows if ngram else 0,
     )  # fmt: skip
     depth = Depth(
         min_steps=min(min_steps, max_steps),
@@ -222,4 +223,5 @@ def cases(draw: st.DrawFn, freeze: bool | None = None, characters: Sequence[int]
         freeze=freezing,
         ngram=draw(st.sampled_from((0, 0, 2, 3, 5))),
         ngram_rows=draw(st.integers(1, 9)),
+        word_rows=draw(st.sampled_from((0, 1, 7))),
     )

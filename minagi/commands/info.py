@@ -78,6 +78,8 @@ def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:
     put(f"experts      {found['experts']} of width {shape['pool_d_ff']}, {shape['pool_top_k']} a character")
     if layout.ngram_shapes(shape):
         put(f"n-grams      of 2 to {shape['ngram']} characters, {shape['ngram_rows']:,} rows each")
+        if words := shape.get("word_rows"):
+            put(f"words        {words:,} rows each for the word so far, and for it with the word before")
     put(f"parameters   {found['parameters']:,}")
     put(f"step         {_number(found['step'])}")
     put(f"characters   {_number(found['chars'])}")

@@ -63,6 +63,12 @@ class Model:
         0, "longest n-gram with an embedding of its own beside each character's; 0 is none", low=0, high=32
     )
     ngram_rows: int = _key(8_192, "rows that n-grams of each length share", low=1, high=1 << 24)
+    word_rows: int = _key(
+        0,
+        "rows beside those of n-grams for the word so far, and as many for it with the one before; 0 is none",
+        low=0,
+        high=1 << 24,
+    )
     max_steps: int = _key(24, "the most rows a character may take", low=1, high=1_024)
     min_steps: int = _key(1, "the fewest rows a character takes", low=1, high=1_024)
     halt_prior: float = _key(

@@ -14,12 +14,14 @@ class Text:
     `vote` [E] is what its characters have asked for so far; `tally` [rows, E] the same in full
     probabilities, kept only where experts are drawn (select_temperature > 0). Keys and values are
     [layers, 2, capacity, H, hd] in the compute precision, of which `position` characters are filled. `before`
-    are the last ids read, as many as an n-gram looks back on.
+    are the last `reach` ids read: what n-grams and words look back on.
     """
 
-    def __init__(self, shape: Shape, dtype: torch.dtype, device: torch.device, capacity: int = 64) -> None:
+    def __init__(
+        self, shape: Shape, dtype: torch.dtype, device: torch.device, capacity: int = 64, reach: int = 0
+    ) -> None:
         self.position = 0
-        self._reach = max(shape.ngram - 1, 0)
+        self._reach = reach
         self.before = torch.empty(0, dtype=torch.long, device=device)
         self.vote: Tensor | None = None
         self.tally: Tensor | None = None

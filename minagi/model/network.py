@@ -37,7 +37,9 @@ class Network(nn.Module):
             return Block(d, heads, SwiGLU(d, shape.d_ff, precision), precision)
 
         self.tok_emb = nn.Embedding(shape.vocab_size, d)
-        self.ngram = NgramEmbedding(shape.ngram, shape.ngram_rows, d) if shape.ngram else None
+        self.ngram = (
+            NgramEmbedding(shape.ngram, shape.ngram_rows, d, shape.word_rows) if shape.ngram else None
+        )
         self.prelude = Blocks(dense() for _ in range(shape.n_prelude))
         self.adapter = Linear(2 * d, d, precision)
         self.recur = Blocks(
@@ -67,7 +69,8 @@ class Network(nn.Module):
     def new_text(self, capacity: int = 64) -> Text:
         """An empty text to read through the cache; `capacity` characters are made room for."""
         weight = self.tok_emb.weight
-        return Text(self.shape, self.precision.dtype, weight.device, capacity)
+        reach = 0 if self.ngram is None else self.ngram.reach
+        return Text(self.shape, self.precision.dtype, weight.device, capacity, reach)
 
     def rows(self, ids: Tensor, forward: Forward, plan: Plan) -> Iterator[Row]:
         """Embed ids [T], run the prelude, then the rows. The caller moves the text's position on."""

@@ -3,7 +3,8 @@
 A newborn that has to learn from a few hundred thousand characters what follows "th" spends minutes on
 what a table learns at first sight. So the last 2, 3, … characters each choose a row of a table by their
 hash, and the rows are added to the character's embedding (hash embeddings: Svenstrup et al. 2017,
-arXiv:1709.03933; on bytes: Pagnoni et al. 2024, arXiv:2412.09871). Only the rows a text touched are
+arXiv:1709.03933; on bytes: Pagnoni et al. 2024, arXiv:2412.09871). The word it stands in, and that with the
+word before, may choose rows as well (`minagi.model.words`). Only the rows a text touched are
 stepped, by AdaGrad with one sum of squares a row (Duchi et al. 2011): what was seen often moves little,
 what is new moves far, and what was not met stays as it is. The sums forget slowly, or a model that reads for
 years could learn nothing new in rows it meets everywhere (docs/decisions/cpu-profile.md). Text that is read
@@ -16,14 +17,16 @@ the young ones know enough to take their place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-PRIME = (1 << 31) - 1  # hashes are taken modulo this, so that a product of two fits 63 bits
-MULTIPLIER = 0x2E6F1A35
+from minagi.model import words
+from minagi.model.words import MULTIPLIER, PRIME
+
 EPS = 1e-10
 MEMORY = 1 << 14  # steps that met a row which its sum of squares spans: none is smaller than rate / 128
 WAITING_ROWS_MAX = 1 << 16  # gradients of single n-grams that may wait to be summed up
@@ -37,20 +40,24 @@ class Rows(NamedTuple):
 
 
 class NgramEmbedding(nn.Module):
-    """Rows for n-grams of 2 to `longest` characters, `rows` of each length: [(longest − 1) · rows, D].
+    """Rows for n-grams of 2 to `longest` characters, `rows` of each length, and `word_rows` for each kind of
+    word hash: [(longest − 1) · rows + KINDS · word_rows, D].
 
     The rows are not autograd's: what a backward pass hands to them is kept here until `step`. In
-    training a share `drop` of the characters gets its n-grams up to some length only, each as likely.
+    training a share `drop` of the characters gets its n-grams up to some length only, each as likely; words
+    count as longer than any n-gram.
     Young rows, where there are any, are what training uses instead, and what `step` moves.
     """
 
-    def __init__(self, longest: int, rows: int, d_model: int) -> None:
+    def __init__(self, longest: int, rows: int, d_model: int, word_rows: int = 0) -> None:
         super().__init__()
-        self.longest, self.rows, self.drop = longest, rows, 0.0
-        self.weight = nn.Parameter(torch.zeros((longest - 1) * rows, d_model), requires_grad=False)
+        self.longest, self.rows, self.word_rows, self.drop = longest, rows, word_rows, 0.0
+        self.kinds = longest - 1 + (words.KINDS if word_rows else 0)  # rows a character may choose
+        count = (longest - 1) * rows + words.KINDS * word_rows
+        self.weight = nn.Parameter(torch.zeros(count, d_model), requires_grad=False)
         # AdaGrad's sums, stored with the weights and in full: rounded sums would stop growing.
         self.squares: Tensor
-        self.register_buffer("squares", torch.zeros((longest - 1) * rows))
+        self.register_buffer("squares", torch.zeros(count))
         self.young: Tensor | None
         self.young_squares: Tensor | None
         self.have_young(False)
@@ -59,8 +66,8 @@ class NgramEmbedding(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Characters before a character that its n-grams may hold."""
-        return self.longest - 1
+        """Characters before a character that its rows may hang on."""
+        return max(self.longest - 1, words.REACH if self.word_rows else 0)
 
     @property
     def learning(self) -> tuple[Tensor, Tensor]:
@@ -99,27 +106,34 @@ class NgramEmbedding(nn.Module):
         return x + self.weight.index_select(0, places.flatten()).view(*places.shape, -1).sum(0)
 
     def kept(self, ids: Tensor, generator: torch.Generator | None) -> Tensor | None:
-        """[lengths, T] which n-grams of ids [T] a training forward uses; None for all of them."""
+        """[kinds, T] which rows of ids [T] a training forward uses; None for all of them."""
         if not self.drop:
             return None
         device = ids.device if generator is None else generator.device
         drawn = torch.rand(ids.shape[0], generator=generator, device=device).to(ids.device)
-        # Below `drop` the draw is even over the lengths; above, all are used.
-        lengths = ((drawn / self.drop).clamp_max(1) * self.reach).long()
-        return torch.arange(self.reach, device=ids.device)[:, None] < lengths
+        # Below `drop` the draw is even over how many kinds there are; above, all are used.
+        used = ((drawn / self.drop).clamp_max(1) * self.kinds).long()
+        return torch.arange(self.kinds, device=ids.device)[:, None] < used
 
     def places(self, ids: Tensor, before: Tensor) -> Tensor:
-        """The row each n-gram of ids [T] ends at, [lengths, T]. Where a text begins, n-grams are short."""
+        """The rows that ids [T] choose, [kinds, T]: n-grams from the shortest on, then words. Where a text
+        begins, n-grams are short."""
+        count, shortest = ids.shape[0], self.longest - 1
         symbols = torch.cat((before[max(0, before.shape[0] - self.reach) :], ids)) + 1  # 0: no character
-        symbols = torch.cat((symbols.new_zeros(self.reach + ids.shape[0] - symbols.shape[0]), symbols))
-        count = ids.shape[0]
-        back = range(self.reach, -1, -1)  # where in `symbols` the characters so far back begin
-        return torch.stack(self._hashed([symbols[start : start + count] for start in back]))
+        symbols = torch.cat((symbols.new_zeros(max(0, shortest + count - symbols.shape[0])), symbols))
+        newest = symbols.shape[0] - count
+        found = self._hashed([symbols[newest - back :][:count] for back in range(self.longest)])
+        if self.word_rows:
+            found += self._of_words(words.hashes(symbols, count))
+        return torch.stack(found)
 
     def row(self, recent: list[int]) -> np.ndarray:
         """What is added to the last of `recent` ids, oldest first, [D], on a processor."""
-        symbols = [0] * (self.longest - len(recent)) + [symbol + 1 for symbol in recent[-self.longest :]]
-        return self.weight.numpy()[self._hashed(symbols[::-1])].sum(0)
+        symbols = [0] * (self.longest - len(recent)) + [symbol + 1 for symbol in recent[-self.reach - 1 :]]
+        found = self._hashed(symbols[: -self.longest - 1 : -1])
+        if self.word_rows:
+            found += self._of_words(words.last_hashes(symbols))
+        return self.weight.numpy()[found].sum(0)
 
     def _hashed(self, backwards: list[Any]) -> list[Any]:
         """Places of the n-grams of 2, 3, … characters, the newest given first; tensors and numbers alike."""
@@ -128,6 +142,11 @@ class NgramEmbedding(nn.Module):
             hashed = (hashed * MULTIPLIER + symbol) % PRIME
             places.append(hashed % self.rows + length * self.rows)
         return places
+
+    def _of_words(self, hashed: Iterable[Any]) -> list[Any]:
+        """Places of words by their hashes of each kind; tensors and numbers alike."""
+        begin = (self.longest - 1) * self.rows
+        return [h % self.word_rows + begin + kind * self.word_rows for kind, h in enumerate(hashed)]
 
     # ----------------------------------------------------------------------------------------- steps
 

@@ -27,6 +27,7 @@ class Shape:
     vocab_size: int = VOCAB_SIZE
     ngram: int = 0  # longest n-gram with an embedding of its own; 0 = none
     ngram_rows: int = 0  # rows of the table for each length from 2 on
+    word_rows: int = 0  # rows beside them for each kind of word hash; 0 = none
 
     @property
     def head_size(self) -> int:

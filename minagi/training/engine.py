@@ -74,7 +74,7 @@ class Engine:
         shape = Shape(
             model.d_model, model.n_head, model.d_ff, model.n_prelude, model.n_recur, model.n_coda,
             model.max_steps, pool.width, pool.depth, pool.top_k,
-            **_ngrams(model.ngram, model.ngram_rows),
+            **_ngrams(model.ngram, model.ngram_rows, model.word_rows),
         )  # fmt: skip
         engine = cls(
             store, shape, depth_of(settings, shape), Telemetry(pool.experts), settings, hardware,
@@ -196,7 +196,10 @@ class Engine:
         table = self.net.ngram
         if table is None:
             return {}
-        return {"ngram": table.longest, "ngram_rows": table.rows, "ngram_young": table.young is not None}
+        return {
+            "ngram": table.longest, "ngram_rows": table.rows, "word_rows": table.word_rows,
+            "ngram_young": table.young is not None,
+        }  # fmt: skip
 
     @property
     def parameters(self) -> int:
@@ -240,13 +243,14 @@ def shape_of(cfg: Mapping[str, Any]) -> Shape:
     return Shape(
         cfg["d_model"], cfg["n_head"], cfg["d_ff"], cfg["n_prelude"], cfg["n_recur"], cfg["n_coda"],
         cfg["max_steps"], cfg["pool_d_ff"], cfg["pool_depth"], cfg["pool_top_k"],
-        float(cfg["rope_theta"]), **_ngrams(cfg.get("ngram", 0), cfg.get("ngram_rows", 0)),
+        float(cfg["rope_theta"]),
+        **_ngrams(cfg.get("ngram", 0), cfg.get("ngram_rows", 0), cfg.get("word_rows", 0)),
     )  # fmt: skip
 
 
-def _ngrams(longest: int, rows: int) -> dict[str, int]:
-    """The shape's n-gram tables; there are none for single characters."""
-    return {"ngram": longest, "ngram_rows": rows} if longest > 1 and rows else {}
+def _ngrams(longest: int, rows: int, word_rows: int) -> dict[str, int]:
+    """The shape's n-gram tables; there are none for single characters, and none for words alone."""
+    return {"ngram": longest, "ngram_rows": rows, "word_rows": word_rows} if longest > 1 and rows else {}
 
 
 def depth_of(settings: Settings, shape: Shape) -> Depth:

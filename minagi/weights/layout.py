@@ -26,6 +26,7 @@ EXPERTS = "experts"
 PRIVATE = ".minagi"  # everything of ours that is not part of the public layout
 # Tensors in core.npz that Adam does not step:
 NGRAM, NGRAM_SQUARES = "ngram.weight", "ngram.squares"
+WORD_KINDS = 2  # kinds of word hashes that have rows of their own, behind those of n-grams
 NGRAM_YOUNG, NGRAM_YOUNG_SQUARES = "ngram.young", "ngram.young_squares"  # while rows begin anew
 FORMAT = 1  # the newest layout this program knows; a manifest without a number is of the first
 
@@ -56,6 +57,7 @@ _WHOLE = {
     "max_steps": (1, 1 << 16),
     "ngram": (0, 1 << 6),
     "ngram_rows": (0, 1 << 28),
+    "word_rows": (0, 1 << 28),
     "min_steps": (0, 1 << 16),
     "bptt_window": (0, 1 << 16),
 }
@@ -189,6 +191,7 @@ def ngram_shapes(shape: Mapping[str, Any]) -> Shapes:
     rows = max(shape.get("ngram", 0) - 1, 0) * shape.get("ngram_rows", 0)
     if not rows:
         return {}
+    rows += WORD_KINDS * shape.get("word_rows", 0)
     shapes: Shapes = {NGRAM: (rows, shape["d_model"]), NGRAM_SQUARES: (rows,)}
     if shape.get("ngram_young"):
         shapes |= {NGRAM_YOUNG: (rows, shape["d_model"]), NGRAM_YOUNG_SQUARES: (rows,)}

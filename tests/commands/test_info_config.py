@@ -35,6 +35,7 @@ def test_info_tells_of_ngrams(nobody_home: Path, capsys: pytest.CaptureFixture[s
         "model.n_head": 1,
         "model.ngram": 3,
         "model.ngram_rows": 50,
+        "model.word_rows": 1200,
         "pool.experts": 2,
         "pool.top_k": 1,
     }
@@ -43,7 +44,9 @@ def test_info_tells_of_ngrams(nobody_home: Path, capsys: pytest.CaptureFixture[s
         processor = Hardware("cpu", "test", "fp32", 1, 10**12, False, False, "")
         store.checkpoint(Engine.fresh(store, settings, processor, 0).state({}))
     assert cli.main(["info", "w"]) == 0
-    assert "n-grams      of 2 to 3 characters, 50 rows each" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "n-grams      of 2 to 3 characters, 50 rows each" in said
+    assert "words        1,200 rows each for the word so far, and for it with the word before" in said
     assert cli.main(["info", "w", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parameters"] == _numbers_in(nobody_home / "w")
 

@@ -143,6 +143,8 @@ def test_truncation_when_every_character_has_halted_at_once() -> None:
         {"ngram": 4, "ngram_rows": 50, "characters": 9},
         {"ngram": 9, "ngram_rows": 1, "characters": 3},  # longer than the text, all in one row
         {"ngram": 3, "freeze": False},
+        {"ngram": 2, "word_rows": 40, "characters": 9},
+        {"ngram": 6, "word_rows": 1, "characters": 20, "max_steps": 2},
     ],
     ids=str,
 )
@@ -217,10 +219,20 @@ def test_attention_in_blocks(monkeypatch: pytest.MonkeyPatch, block: int, kept: 
 @pytest.mark.parametrize("clip", [1.0, 1e-3])
 @pytest.mark.parametrize("resident", [2, 4])
 @pytest.mark.parametrize(("ngram", "anew"), [(0, False), (3, False), (3, True)])
-def test_optimiser_steps(clip: float, resident: int, ngram: int, anew: bool) -> None:
+@pytest.mark.parametrize("word_rows", [0, 11])
+def test_optimiser_steps(clip: float, resident: int, ngram: int, anew: bool, word_rows: int) -> None:
     """Several steps running, the experts of each paged in and out between them; `anew`, the n-gram rows begin
     at nothing, and those that reading uses stay."""
-    case = case_of(seed=11, experts=5, resident=resident, top_k=2, max_steps=3, characters=5, ngram=ngram)
+    case = case_of(
+        seed=11,
+        experts=5,
+        resident=resident,
+        top_k=2,
+        max_steps=3,
+        characters=5,
+        ngram=ngram,
+        word_rows=word_rows,
+    )
     tiny = make(case, ram=1)
     table = tiny.net.ngram
     if anew:

@@ -8,16 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import case_of, make
 
-from minagi.model import ngram
+from minagi.model import ngram, words
 from minagi.model.loss import training_loss
 from minagi.model.ngram import NgramEmbedding
 from minagi.training.optimiser import Optimiser
 
 symbols = st.lists(st.integers(0, 264), min_size=1, max_size=12)
+prose = st.text("abAB' \n\x80é.", min_size=1, max_size=120).map(lambda text: list(text.encode("latin-1")))
 
 
-def filled(longest: int = 4, rows: int = 50, d: int = 3) -> NgramEmbedding:
-    table = NgramEmbedding(longest, rows, d)
+def filled(longest: int = 4, rows: int = 50, d: int = 3, word_rows: int = 0) -> NgramEmbedding:
+    table = NgramEmbedding(longest, rows, d, word_rows)
     table.weight.copy_(torch.randn(table.weight.shape, generator=torch.Generator().manual_seed(0)))
     return table
 
@@ -28,21 +29,60 @@ def met(table: NgramEmbedding, ids: list[int], grad: float = 1.0) -> None:
     table(x, torch.tensor(ids), torch.empty(0, dtype=torch.long)).backward(torch.full_like(x, grad))
 
 
-@given(symbols, st.integers(2, 9), st.integers(1, 1000))
-def test_one_character_at_a_time_gets_the_same_rows(ids: list[int], longest: int, rows: int) -> None:
-    table = filled(longest, rows)
+@given(symbols | prose, st.integers(2, 9), st.integers(1, 1000), st.sampled_from((0, 1, 1000)))
+def test_one_character_at_a_time_gets_the_same_rows(
+    ids: list[int], longest: int, rows: int, word_rows: int
+) -> None:
+    table = filled(longest, rows, word_rows=word_rows)
     together = table(torch.zeros(len(ids), 3), torch.tensor(ids), torch.empty(0, dtype=torch.long))
     for end in range(1, len(ids) + 1):
         alone = torch.from_numpy(table.row(ids[:end]))
         torch.testing.assert_close(alone, together[end - 1])
 
 
-@given(symbols, st.integers(0, 11))
-def test_a_text_read_in_parts_gets_the_same_rows(ids: list[int], cut: int) -> None:
-    table, whole = filled(), torch.tensor(ids)
-    none = whole[:0]
-    expected = table.places(whole, none)
-    assert torch.equal(table.places(whole[cut:], whole[:cut]), expected[:, cut:])
+@given(symbols | prose, st.integers(0, 119), st.sampled_from((0, 1000)))
+def test_a_text_read_in_parts_gets_the_same_rows(ids: list[int], cut: int, word_rows: int) -> None:
+    """Of what went before, a text keeps no more than `reach` characters."""
+    table, whole = filled(word_rows=word_rows), torch.tensor(ids)
+    expected = table.places(whole, whole[:0])
+    before = whole[:cut][-table.reach :]
+    assert torch.equal(table.places(whole[cut:], before), expected[:, cut:])
+
+
+def words_of(text: str) -> tuple[int, int]:
+    """Hashes of the word that `text` ends in, and of that with the one before."""
+    return words.last_hashes([symbol + 1 for symbol in text.encode("latin-1")])
+
+
+def test_a_word_is_the_same_wherever_it_stands() -> None:
+    assert words_of("the King")[0] == words_of("\n  a KING")[0] == words_of("king")[0]
+    assert words_of("king")[0] != words_of("kind")[0] != words_of("kin")[0]
+    assert words_of("the king")[1] == words_of("of the, -- King")[1] != words_of("a king")[1]
+    assert words_of("king ")[0] == words_of("KING ")[0] != words_of("king,")[0]
+    assert words_of("the king ")[1] == words_of("to the\nking ")[1] != words_of("a king ")[1]
+
+
+def test_of_a_word_only_its_end_counts_and_what_ended_long_ago_is_no_word_before() -> None:
+    assert words_of("a" * 40 + "b" * 16)[0] == words_of("c" * 40 + "b" * 16)[0]
+    assert words_of("a" + "b" * 16)[0] != words_of("ab" + "c" * 15)[0]
+    near, far = words.NEAR - 1, words.NEAR
+    assert words_of("one" + " " * near + "x")[1] != words_of("two" + " " * near + "x")[1]
+    assert words_of("one" + " " * far + "x")[1] == words_of("two" + " " * far + "x")[1] == words_of("x")[1]
+
+
+def test_markers_and_signs_stand_between_words() -> None:
+    marker = torch.tensor([*b"a", 256, *b"b"])
+    assert torch.equal(words.hashes(marker + 1, 1)[:, 0], torch.tensor(words_of("a b")))
+
+
+def test_words_have_rows_behind_those_of_ngrams() -> None:
+    table = filled(longest=3, rows=10, word_rows=100)
+    assert table.weight.shape[0] == 2 * 10 + 2 * 100
+    text = torch.tensor(list(b"what begins a word depends on the word before it, what ends it on itself"))
+    places = table.places(text, text[:0])
+    for kind, (low, high) in enumerate([(0, 10), (10, 20), (20, 120), (120, 220)]):
+        assert int(places[kind].min()) >= low and int(places[kind].max()) < high
+    assert len(places[2].unique()) > 30 and len(places[3].unique()) > 40
 
 
 def test_rows_lie_in_the_table_of_their_length() -> None:

@@ -21,7 +21,7 @@ from minagi.weights import Store, layout
 CPU = Hardware("cpu", "test", "fp32", 1, 10**12, False, False, "")
 SHAPE = Shape(16, 2, 24, 1, 1, 0, 4, 8, 1, 2)
 
-NGRAM, SQUARES = 2 * 40 * 16, 2 * 40  # numbers of the n-gram tables, and their sums of squares
+NGRAM, SQUARES = (2 * 40 + 2 * 30) * 16, 2 * 40 + 2 * 30
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ NEVER = 10**12  # characters
 CHUNK = 24
 TINY: dict[str, object] = {
     "model.d_model": 16, "model.n_head": 2, "model.d_ff": 24, "model.n_prelude": 1, "model.max_steps": 3,
-    "model.ngram": 3, "model.ngram_rows": 40,
+    "model.ngram": 3, "model.ngram_rows": 40, "model.word_rows": 30,
     "model.bptt_window": 3, "model.train_steps_mean": 1.2, "model.context_start": CHUNK,
     "model.context_end": 64, "model.context_every_chars": NEVER, "model.context_grow_every_chars": NEVER,
     "pool.experts": 7, "pool.width": 8, "pool.top_k": 3, "pool.resident": 4, "pool.ram_cache": 2,

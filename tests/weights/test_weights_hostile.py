@@ -94,6 +94,11 @@ AT_OPENING: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda p: cfg(p, ngram=3, ngram_rows=1 << 28),
         "lacks the tensor 'ngram.weight'",
     ),
+    "word rows below none": (lambda p: cfg(p, ngram=3, ngram_rows=4, word_rows=-1), "word_rows -1"),
+    "word rows that are not there": (
+        lambda p: cfg(p, ngram=3, ngram_rows=4, word_rows=1 << 28),
+        "lacks the tensor 'ngram.weight'",
+    ),
     "ngram young": (lambda p: cfg(p, ngram_young=1), "ngram_young 1; true or false"),
     "d_model other": (lambda p: cfg(p, d_model=6), "the manifest calls for 265 × 6"),
     "heads": (lambda p: cfg(p, n_head=3), "cannot share"),
