@@ -148,6 +148,7 @@ async def _run(app: MinagiApp) -> int:
     _write(terminal.KEEP_TITLE)
     loop = asyncio.get_running_loop()
     terminal.outlast_input()
+    terminal.hold_job_control()
     screen = terminal.outlast()
     screen.on_gone = lambda: loop.call_soon_threadsafe(app.terminal_lost)
     for number in _SIGNALS:  # before the screen is taken: none may come in between and leave it taken
@@ -157,6 +158,7 @@ async def _run(app: MinagiApp) -> int:
     except Exception as error:  # the edge of the program: a defect is logged whole and told in a sentence
         app.fail(error)
     finally:
+        terminal.give_back_job_control()
         _write(terminal.RESTORE_TITLE)
         if app.source.live and not app.source.recorded:
             _say("Saving what was learned…")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+import signal
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable
@@ -17,6 +19,7 @@ from textual.message import Message
 
 from tui.sanitise import clean_line
 
+_JOB_CONTROL = (signal.SIGTSTP, signal.SIGCONT)
 KEEP_TITLE, RESTORE_TITLE = "\x1b[22;0t", "\x1b[23;0t"  # xterm's stack of titles
 
 
@@ -36,6 +39,33 @@ def in_foreground() -> bool:
         return os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
         return True
+
+
+def hold_job_control() -> None:
+    """Let the signals of job control wait for `take_job_control`.
+
+    What Textual does at these is not for us: it takes the screen at any SIGCONT, a second time if it never
+    gave it back, and the terminal would stay raw for good.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _JOB_CONTROL)
+
+
+def take_job_control(stop: Callable[[], object], go_on: Callable[[], object]) -> None:
+    """Have these called at them from now on, also at those that waited. A worker, which would start with what
+    is held, starts after this."""
+    loop = asyncio.get_running_loop()
+    for number, act in zip(_JOB_CONTROL, (stop, go_on), strict=True):
+        loop.add_signal_handler(number, act)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_CONTROL)
+
+
+def give_back_job_control() -> None:
+    """Let them do what they do to any program: there is no screen any more to be given back or taken."""
+    loop = asyncio.get_running_loop()
+    for number in _JOB_CONTROL:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)  # also where Textual alone had a handler
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _JOB_CONTROL)
 
 
 def title_sequence(title: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import psutil
@@ -12,6 +13,21 @@ from terminal_program import CTRL_Z, Program
 pytestmark = pytest.mark.pty
 Start = Callable[..., Program]
 PROMPT = "what next? "
+
+
+EARLY = """
+import signal, sys
+from textual.drivers.linux_driver import LinuxDriver
+
+def start(self, start=LinuxDriver.start_application_mode):
+    LinuxDriver.start_application_mode = start
+    start(self)
+    signal.raise_signal({number})
+
+LinuxDriver.start_application_mode = start
+from tui.app import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture
@@ -50,3 +66,12 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_returns(shell: Program, made: Pla
     assert "Error" not in shell.parting
     assert not worker.is_running()
     assert made.saved_step() > step
+
+
+@pytest.mark.parametrize("number", [signal.SIGCONT, signal.SIGTSTP])
+def test_stopped_or_woken_while_it_takes_the_screen(number: int, place: Place, start: Start) -> None:
+    app = start(place, "python", "-c", EARLY.format(number=int(number)), "--demo")
+    app.until("q quit" if number == signal.SIGCONT else "There is no shell to go back to.")
+    app.signal(signal.SIGTERM)
+    assert app.end() == 143
+    assert app.left_on() == []

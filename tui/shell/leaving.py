@@ -14,7 +14,7 @@ from tui.screens.quit import LeavingScreen, QuitScreen
 from tui.screens.welcome import WelcomeScreen
 from tui.shell.core import Core
 from tui.state import Ending
-from tui.terminal import in_foreground
+from tui.terminal import in_foreground, take_job_control
 
 TWICE_SECONDS = 2.0  # within which ctrl+c counts as the second one
 
@@ -29,11 +29,7 @@ class Leaving(Core):
     def on_mount(self) -> None:
         """Take the signals of job control from Textual."""
         if not self.is_headless:
-            # Textual takes the screen at any SIGCONT, a second time if it never gave it back, and the
-            # terminal would stay raw for good
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGTSTP, self.action_suspend)
-            loop.add_signal_handler(signal.SIGCONT, partial(self.refresh, layout=True))
+            take_job_control(self.action_suspend, partial(self.refresh, layout=True))
 
     def tick(self) -> None:
         super().tick()
