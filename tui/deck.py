@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from minagi.config import Ui
 from tui import layout
-from tui.keymap import PANES, Key
+from tui.keymap import PANES, Key, key_of
 from tui.panes.base import Drawn, Frame, Pane
 from tui.panes.chat import ChatPane
 from tui.panes.depth import DepthPane
@@ -54,16 +54,16 @@ class _Placed(Layout):
 class Deck(Widget):
     """The panes. One is CHOSEN: it is always on the screen, and may take all of it."""
 
-    def __init__(self, ui: Ui) -> None:
+    def __init__(self, table: tuple[Key, ...], ui: Ui) -> None:
         super().__init__(id="deck")
         self._placed = _Placed()
         self.chosen = PANES[0]
         self.maximised = False
         rates = {"figures": ui.refresh_hz, "charts": ui.chart_hz, "chat": ui.chat_hz}
         self.panes: dict[str, Pane | ChatPane] = {}
-        for number, kind in enumerate(_KINDS, 1):
+        for kind in _KINDS:
             rate = rates[kind.hertz]
-            self.panes[kind.NAME] = kind(number, 1.0 / rate)
+            self.panes[kind.NAME] = kind(key_of(table, f"pane_{kind.NAME}"), 1.0 / rate)
 
     def compose(self) -> ComposeResult:
         yield from self.panes.values()
@@ -99,10 +99,10 @@ class Desk(Screen[None]):
     def __init__(self, table: tuple[Key, ...], ui: Ui) -> None:
         super().__init__()
         self._table = table
-        self.deck = Deck(ui)
+        self.deck = Deck(table, ui)
         self.header = Header("header")
         self.notice = Notice()
-        self.strip = Strip()
+        self.strip = Strip(table)
         self.footer = Footer(table)
         # the table may be remapped by the settings, so the keys are the instance's, not the class's
         self._bindings = BindingsMap(bindings(table))

@@ -251,6 +251,13 @@ def shown(key: str) -> str:
     return _NAMES.get(key, key.replace("ctrl+", "^"))
 
 
+def key_of(keys: tuple[Key, ...], action: str, typing: bool = False) -> str:
+    """The key that an action has now, as texts name it; with `typing` one that acts in text fields too."""
+    entry = next(key for key in keys if key.action == action)
+    fit = [key for key in entry.keys if not typing or _works_in_text(key)]
+    return shown((fit or list(entry.keys))[0])
+
+
 def table(remaps: Mapping[str, str]) -> tuple[Key, ...]:
     """The table with `remaps` applied. Raises UsageError in words for one that cannot be."""
     known = {key.action: key for key in TABLE}

@@ -55,8 +55,8 @@ VIEWS = st.builds(
 
 def drawables() -> list[Drawn]:
     return [
-        *(kind(number) for number, kind in enumerate(KINDS, 1)),
-        Header("header"), Strip(), Footer(TABLE), Reading(), Chosen(),
+        *(kind(str(number)) for number, kind in enumerate(KINDS, 1)),
+        Header("header"), Strip(TABLE), Footer(TABLE), Reading(), Chosen(),
     ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ async def test_a_reply_that_ends_before_it_was_mounted_is_shown_as_ended() -> No
     begun = Exchange(1, 1, "hello", replies=(Reply(phase="writing", text="so"),))
     ended = replace(begun, replies=(Reply(phase="finished", text="so it ends"),))
     async with fr.opened(fr.FakeSource([fr.hello()])) as (app, pilot):
-        view = ExchangeView(begun, "notes", True)
+        view = ExchangeView(begun, "notes", True, "^g")
         app.chat_pane.conversation.mount(view)
         view.show(ended, True)
         await pilot.pause()

@@ -33,7 +33,7 @@ def state(steps: int = 1300) -> AppState:
 def test_a_curve_known_by_its_checkpoints_alone_says_so_where_there_is_room() -> None:
     past = p.Past([[100.0, 3.0, None, None], [900.0, 2.0, 2.5, 900.0]], checkpoints=2)
     known = reduce(reduce(initial(NOW), fr.hello(fresh=False, step=9, chars=900), NOW), past, NOW)
-    told = [LossPane(1).subtitle(Frame(known, View(), NOW), Size(width, 9)) for width in (36, 76)]
+    told = [LossPane("1").subtitle(Frame(known, View(), NOW), Size(width, 9)) for width in (36, 76)]
     assert told == ["bits a character", "before ▸ drawn from a point a checkpoint · bits a character"]
 
 
@@ -48,7 +48,7 @@ def drawn(pane: Pane, known: AppState, width: int, height: int) -> str:
 
 @pytest.mark.parametrize(("width", "height"), [(46, 16), (76, 8), (76, 17), (196, 54), (36, 7)])
 def test_why_the_pool_did_not_grow_is_told_at_every_size(width: int, height: int) -> None:
-    shown = drawn(PoolPane(3), state(), width, height)
+    shown = drawn(PoolPane("3"), state(), width, height)
     assert "No growth" in shown
     assert len(shown.splitlines()) <= height
     if height > 8:
@@ -58,7 +58,7 @@ def test_why_the_pool_did_not_grow_is_told_at_every_size(width: int, height: int
 
 def test_what_came_and_went_is_marked_in_the_map_without_colour() -> None:
     known = state(50)
-    shown = drawn(PoolPane(3), known, 76, 17)
+    shown = drawn(PoolPane("3"), known, 76, 17)
     came = [expert for expert in known.pool.experts if expert.arrived]
     left = [expert for expert in known.pool.experts if expert.left]
     assert came and left
@@ -70,7 +70,7 @@ def test_what_came_and_went_is_marked_in_the_map_without_colour() -> None:
 
 
 def test_with_room_paging_is_explained() -> None:
-    shown = drawn(PoolPane(3), state(), 76, 30)
+    shown = drawn(PoolPane("3"), state(), 76, 30)
     for words in ("There are 8 slots", "resident: used at once", "in RAM: loaded", "on disk: read", "newborn",
                   "dying: pruned", "came in the last step", "share of recent use",
                   "% dropped: asked of a full expert", "at 358k:"):  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_pool_of_thousands_keeps_the_chosen_one_in_sight() -> None:
     known = state(50)
     experts = tuple(known.pool.experts[0]._replace(uid=uid) for uid in range(5000))
     known = replace(known, pool=replace(known.pool, experts=experts))
-    pane = PoolPane(3)
+    pane = PoolPane("3")
     pane._uid = 4999
     shown = drawn(pane, known, 46, 12)
     assert "expert 4999" in shown
@@ -90,7 +90,7 @@ def test_a_pool_of_thousands_keeps_the_chosen_one_in_sight() -> None:
 
 def test_a_decision_without_a_sentence_still_says_something() -> None:
     known = reduce(state(50), p.Growth(born=[7], pruned=[3], chars=10), NOW)
-    assert "Born 7, pruned 3." in drawn(PoolPane(3), known, 76, 12)
+    assert "Born 7, pruned 3." in drawn(PoolPane("3"), known, 76, 12)
 
 
 # ------------------------------------------------------------------------------------------ window
@@ -105,17 +105,17 @@ def window(**changes: object) -> AppState:
 
 
 def test_small_growth_is_told_in_figures() -> None:
-    shown = drawn(WindowPane(4), window(), 40, 8)
+    shown = drawn(WindowPane("4"), window(), 40, 8)
     assert "300 characters of 1,024" in shown and "+44 this session" in shown
 
 
 def test_a_gain_just_below_its_threshold_is_not_rounded_onto_it() -> None:
-    assert "+0.02163 ▽ below 0.02164" in drawn(WindowPane(4), window(), 40, 8)
+    assert "+0.02163 ▽ below 0.02164" in drawn(WindowPane("4"), window(), 40, 8)
 
 
 @pytest.mark.parametrize("width", [22, 31, 60])
 def test_the_threshold_is_never_cut(width: int) -> None:
-    shown = drawn(WindowPane(4), window(gain=None), width, 8)
+    shown = drawn(WindowPane("4"), window(gain=None), width, 8)
     assert "needs 0.0216 bits" in shown
     assert all(len(line) <= width for line in shown.splitlines())
 
@@ -124,7 +124,7 @@ def test_the_threshold_is_never_cut(width: int) -> None:
     ("width", "told"), [(22, "gain needs 0.0216 bits"), (40, "gain needs 0.0216 bits · not known yet")]
 )
 def test_a_gain_that_is_not_known_yet_says_what_it_must_be(width: int, told: str) -> None:
-    assert told in drawn(WindowPane(4), window(gain=None), width, 8).splitlines()
+    assert told in drawn(WindowPane("4"), window(gain=None), width, 8).splitlines()
 
 
 # ------------------------------------------------------------------------------------------ header
@@ -297,7 +297,7 @@ def test_what_the_model_knows_and_does_not_read_now_stands_apart(now: float, wor
     told = p.HeldOut(nats=2.0, subjects={"letters": scored(2.0)}, elsewhere={"old plays": scored(now)})
     for event in (told, p.HeldOut(nats=1.9, subjects={"letters": scored(1.9)})):
         known = reduce(known, event, NOW)
-    pane = SubjectsPane(6)
+    pane = SubjectsPane("6")
     lines = drawn(pane, known, 60, 10).splitlines()
     heading = next(place for place, line in enumerate(lines) if "not read now" in line)
     assert "日記" in lines[heading - 1]

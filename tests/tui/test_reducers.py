@@ -37,7 +37,7 @@ NOW = fr.START
 def legend(state: AppState) -> str:
     """The words over the loss chart."""
     return "\n".join(
-        line.plain for line in LossPane(1).draw(Frame(state, View(charts=False), NOW), Size(200, 9))
+        line.plain for line in LossPane("1").draw(Frame(state, View(charts=False), NOW), Size(200, 9))
     )
 
 

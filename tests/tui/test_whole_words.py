@@ -84,7 +84,7 @@ def cut(lines: list[str], known: set[str]) -> list[str]:
 
 
 def pane_of(kind: type[Pane], frame: Frame) -> Pane:
-    pane = kind(1)
+    pane = kind("1")
     pane.frame = frame
     if isinstance(pane, PoolPane):
         pane.select(0, 0)
@@ -140,7 +140,7 @@ def test_the_reason_of_the_pools_size_is_whole_on_a_small_screen() -> None:
     state = states()[0]
     for reason in (REASON, "No growth: 2 experts are in their trial, 2 at most at a time."):
         again = reduce(state, p.Growth(fr.START, 1, 1, [], [], reason, 999_999), fr.START)
-        pane = PoolPane(1)
+        pane = PoolPane("1")
         pane.frame = Frame(again, View(), fr.START)
         text = " ".join(line.plain for line in pane.draw(pane.frame, Size(36, 7)))
         assert reason in " ".join(text.split())

@@ -15,6 +15,7 @@ from textual.style import Style
 from textual.visual import RenderOptions, Visual
 from textual.widget import Widget
 
+from tui.keymap import TABLE, Key, key_of
 from tui.recording import Playing
 from tui.state import AppState
 
@@ -45,6 +46,11 @@ class Frame:
     tick: float = 0.0  # seconds on the app's own clock
     playing: Playing | None = None  # where the recording is, if it is one
     logbook: str = ""  # the file that keeps the whole log
+    table: tuple[Key, ...] = TABLE  # the keys as the user has them
+
+    def key(self, action: str, typing: bool = False) -> str:
+        """The key of an action, to be named in a sentence."""
+        return key_of(self.table, action, typing)
 
     @property
     def paused(self) -> bool:
@@ -120,14 +126,14 @@ class Drawn(Widget):
 
 
 class Pane(Drawn, can_focus=True):
-    """One numbered pane. `scrolls` says whether the arrow keys move its lines."""
+    """One pane, with the key that leads to it. `scrolls` says whether the arrow keys move its lines."""
 
     NAME: ClassVar[str] = ""
     scrolls: ClassVar[bool] = False
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
+    def __init__(self, key: str, seconds: float = 0.0) -> None:
         super().__init__(self.NAME, seconds)
-        self.border_title = Content(f"{number} {self.NAME}")
+        self.border_title = Content(f"{key} {self.NAME}")
         self._told = ""
 
     def changed(self) -> None:

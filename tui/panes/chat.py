@@ -16,7 +16,7 @@ from tui.keymap import Key
 from tui.panes.base import Drawn, Frame, fitted, line
 from tui.panes.chat_input import ChatInput
 from tui.panes.exchange import ExchangeView
-from tui.state import BITS, AppState, Exchange, Reply
+from tui.state import BITS, Exchange, Reply
 from tui.styles import MUTED
 
 EXCHANGES_SHOWN = 40
@@ -40,9 +40,9 @@ class ChatStatus(Drawn):
         reply = frame.state.reply
         if reply is not None:
             pair = len(frame.state.chat[-1].replies) > 1
-            progress = _progress(reply, pair)
+            progress = _progress(reply, pair, frame.key("leave_chat", typing=True))
             return [fitted(progress[:-1] if frame.playing else progress, size.width, " · ")]
-        learning = line(_LEARNT if frame.state.learning else _UNLEARNT, (" (t)", MUTED))
+        learning = line(_LEARNT if frame.state.learning else _UNLEARNT, (f" ({frame.key('learn')})", MUTED))
         items = [(2, line((_manner(frame, size.width), MUTED))), (1, learning)]
         room = frame.state.metrics.context - _AROUND
         typed = len(self.typed.encode("utf-8", "replace"))
@@ -59,9 +59,9 @@ class ChatPane(Vertical, can_focus=True):
     hertz: ClassVar[str] = "chat"
     scrolls: ClassVar[bool] = True
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
+    def __init__(self, key: str, seconds: float = 0.0) -> None:
         super().__init__(id=self.NAME)
-        self.border_title = Content(f"{number} chat")
+        self.border_title = Content(f"{key} chat")
         self.seconds = seconds
         self._drawn_at = float("-inf")
         self._chat: tuple[Exchange, ...] = ()
@@ -120,7 +120,7 @@ class ChatPane(Vertical, can_focus=True):
         if 0.0 <= frame.tick - self._drawn_at < self.seconds:
             return
         if not frame.state.chat:
-            self._introduce(frame.state)
+            self._introduce(frame)
         if frame.state.chat is self._chat:
             return
         self._drawn_at, self._chat = frame.tick, frame.state.chat
@@ -134,26 +134,28 @@ class ChatPane(Vertical, can_focus=True):
             known = wanted.get(serial)
             if known is None or len(known.replies) != len(view.exchange.replies):
                 self._views.pop(serial).remove()
+        go_on = frame.key("go_on", typing=True)
         last = None if self._recorded else max(wanted, default=None)  # which can be gone on with
         for serial, exchange in wanted.items():
             if serial in self._views:
                 self._views[serial].show(exchange, serial == last)
             else:
-                self._views[serial] = view = ExchangeView(exchange, name, serial == last)
+                self._views[serial] = view = ExchangeView(exchange, name, serial == last, go_on)
                 self.conversation.mount(view)
         self.query_one("#chat-intro", Static).display = not wanted
 
-    def _introduce(self, state: AppState) -> None:
-        told = introduction(state, self._recorded)
+    def _introduce(self, frame: Frame) -> None:
+        told = introduction(frame)
         if told == self._told:
             return
         self._told = told
         self.query_one("#chat-intro", Static).update(Content.assemble((told, MUTED)))
 
 
-def introduction(state: AppState, recorded: bool = False) -> str:
+def introduction(frame: Frame) -> str:
     """What to expect of a model of this age."""
-    if recorded:
+    state, invited = frame.state, f"Press {frame.key('chat')} and say something"
+    if frame.playing is not None:
         return "In this recording nothing was said yet."
     read = state.metrics.chars
     if state.hello is None:
@@ -161,7 +163,7 @@ def introduction(state: AppState, recorded: bool = False) -> str:
     held = state.held_out.nats if state.held_out else state.curves.smooth.last
     age = f"It has read {words.count(read)} characters"
     if held is None:
-        return f"{age} and was not measured yet. Press i and say something."
+        return f"{age} and was not measured yet. {invited}."
     bits = held * BITS
     if bits > 3.6:
         hope = "expect noise"
@@ -171,7 +173,7 @@ def introduction(state: AppState, recorded: bool = False) -> str:
         hope = "expect words, and the rhythm of the text"
     else:
         hope = "expect phrases in the manner of what it reads"
-    return f"{age}; {hope}. Press i and say something: it answers while it goes on learning."
+    return f"{age}; {hope}. {invited}: it answers while it goes on learning."
 
 
 def _manner(frame: Frame, width: int) -> str:
@@ -181,12 +183,13 @@ def _manner(frame: Frame, width: int) -> str:
     means = {"raw": "free to repeat itself", "both": "one beside the other"}.get(
         manner, "repeats itself less"
     )
-    return f"{told} (a): {means}" if width >= _ROOMY else f"{told} (a)"
+    told += f" ({frame.key('manner')})"
+    return f"{told}: {means}" if width >= _ROOMY else told
 
 
-def _progress(reply: Reply, pair: bool) -> list[tuple[int, Content]]:
-    """How the reply being written goes, last how it is stopped; `pair`: it is one of two."""
-    stop = line(("esc stops it", MUTED))
+def _progress(reply: Reply, pair: bool, key: str) -> list[tuple[int, Content]]:
+    """How the reply being written goes, last by what key it is stopped; `pair`: it is one of two."""
+    stop = line((f"{key} stops it", MUTED))
     if reply.phase == "waiting":
         return [(0, line(("a reply begins after the step in flight", "$text-accent"))), (1, stop)]
     which = f"{reply.variant} " if pair else ""

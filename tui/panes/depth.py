@@ -22,9 +22,9 @@ class DepthPane(Pane):
 
     NAME = "depth"
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
-        super().__init__(number, seconds)
-        self.border_title = Content(f"{number} depth & rate")
+    def __init__(self, key: str, seconds: float = 0.0) -> None:
+        super().__init__(key, seconds)
+        self.border_title = Content(f"{key} depth & rate")
 
     def part(self, frame: Frame) -> tuple[object, ...]:
         return (frame.state.metrics, frame.state.rate, frame.state.hello)

@@ -18,16 +18,16 @@ _ENDS = {
     "failed": "refused",
     "lost": "lost: the worker went away",
 }
-_MAY_GO_ON = "^g goes on"
 
 
 class ExchangeView(Vertical):
     """Selectable with the mouse. The texts were cleaned when they came in and are never parsed."""
 
-    def __init__(self, exchange: Exchange, name: str, last: bool) -> None:
+    def __init__(self, exchange: Exchange, name: str, last: bool, go_on: str) -> None:
         super().__init__(classes="exchange")
         self.exchange = exchange
         self._model, self._last = name, last
+        self._go_on = go_on  # its key
         # made here and not when composing: what changes until they are mounted must not be lost
         self._prompt = Static(prompt_text(exchange), classes="prompt")
         self._replies = [
@@ -55,7 +55,7 @@ class ExchangeView(Vertical):
 
     def _reply(self, place: int) -> Content:
         goes_on = self._last and place == 0 and self.exchange.can_go_on
-        return reply_text(self.exchange.replies[place], self._model, goes_on)
+        return reply_text(self.exchange.replies[place], self._model, self._go_on if goes_on else "")
 
 
 def prompt_text(exchange: Exchange) -> Content:
@@ -69,8 +69,8 @@ def prompt_text(exchange: Exchange) -> Content:
     return Content.assemble(*parts)
 
 
-def reply_text(reply: Reply, name: str, goes_on: bool) -> Content:
-    """The model's words, and how they were written. `goes_on`: they can be gone on with."""
+def reply_text(reply: Reply, name: str, goes_on: str = "") -> Content:
+    """The model's words, and how they were written. `goes_on`: the key, where they can be gone on with."""
     head = Content.assemble((name, "bold $text-success"), _manner(reply))
     if reply.phase == "waiting":
         wait = ("waits for the step in flight…", MUTED)
@@ -88,7 +88,7 @@ def reply_text(reply: Reply, name: str, goes_on: bool) -> Content:
     if reply.phase in _ENDS:
         notes.append(_ENDS[reply.phase])
     if goes_on:
-        notes.append(_MAY_GO_ON)
+        notes.append(f"{goes_on} goes on")
     return Content.assemble(body, "\n", (" · ".join(notes), MUTED))
 
 

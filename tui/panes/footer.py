@@ -8,23 +8,19 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.style import Style
 
-from tui.keymap import PANES, Key, asks, offered, shown
+from tui.keymap import PANES, Key, asks, key_of, offered, shown
 from tui.panes.base import Drawn, Frame, fitted, line
 from tui.styles import MUTED
 
-_TYPING = (
-    ("enter", "send"), ("esc", "leave"), ("/", "commands"), ("^j", "new line"), ("tab", "next pane"),
-    ("^c ^c", "quit"),
-)  # fmt: skip
 _OVER = ("ended", "died")  # nobody is there to ask
-_WRITING = (("esc", "stop the reply"), ("tab", "next pane"), ("^c ^c", "quit"))
 
 
 class Strip(Drawn):
-    """The numbered panes in one line, where only some of them are on the screen."""
+    """The panes and their keys in one line, where only some of them are on the screen."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: tuple[Key, ...]) -> None:
         super().__init__("strip")
+        self._keys = {name: key_of(table, f"pane_{name}") for name in PANES}
         self.chosen = PANES[0]
 
     def choose(self, name: str) -> None:
@@ -33,11 +29,11 @@ class Strip(Drawn):
         self.refresh()
 
     def draw(self, frame: Frame, size: Size) -> list[Content]:
-        full = sum(len(name) + 4 for name in PANES) <= size.width
+        full = sum(len(name) + len(key) + 3 for name, key in self._keys.items()) <= size.width
         parts = []
-        for number, name in enumerate(PANES, 1):
+        for name, key in self._keys.items():
             here = name == self.chosen
-            text = f" {number} {name} " if full or here else f" {number} "
+            text = f" {key} {name} " if full or here else f" {key} "
             parts.append(_clickable(text, f"app.go({name!r})", "bold reverse" if here else MUTED))
         return [line(*parts)]
 
@@ -72,7 +68,7 @@ class Footer(Drawn):
         if self.hints:
             return [line(" ", fitted([(n, _key(*hint, "")) for n, hint in enumerate(self.hints)], width))]
         if self.typing:
-            told = _WRITING if frame.state.reply is not None else _TYPING
+            told = _while_typing(self.table, frame.state.reply is not None)
             items = [(rank, _key(key, label, "")) for rank, (key, label) in enumerate(told)]
         else:
             table = offered(self.table, frame.playing is not None)
@@ -90,6 +86,15 @@ class Footer(Drawn):
             return False
         places = ("app", "text", self.place, "replay" if frame.playing else "")
         return bool(key.rank) and key.where in places
+
+
+def _while_typing(table: tuple[Key, ...], writing: bool) -> list[tuple[str, str]]:
+    """The keys that act in the text field, while the model is writing or not."""
+    leave, tab, quits = (key_of(table, one, typing=True) for one in ("leave_chat", "next_pane", "interrupt"))
+    last = [(tab, "next pane"), (f"{quits} {quits}", "quit")]
+    if writing:
+        return [(leave, "stop the reply"), *last]
+    return [("enter", "send"), (leave, "leave"), ("/", "commands"), ("^j", "new line"), *last]
 
 
 def _label(key: Key, frame: Frame) -> str:

@@ -67,7 +67,10 @@ def _progress(share: float) -> str:
 def _second(frame: Frame, width: int) -> Content:
     state, hello = frame.state, frame.state.hello
     if state.link == "died":
-        reason = state.failure or "The worker is gone; the last checkpoint is safe. R starts it again."
+        reason = (
+            state.failure
+            or f"The worker is gone; the last checkpoint is safe. {frame.key('restart')} starts it again."
+        )
         return line((reason, "$text-error")).truncate(width, ellipsis=True)
     if hello is None:
         return line(("opening the model and the folder…", MUTED))

@@ -22,8 +22,8 @@ class LogPane(Pane):
     NAME = "log"
     scrolls = True
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
-        super().__init__(number, seconds)
+    def __init__(self, key: str, seconds: float = 0.0) -> None:
+        super().__init__(key, seconds)
         self._bottom: int | None = None  # serial of the last line shown while scrolled back
 
     def part(self, frame: Frame) -> tuple[object, ...]:
@@ -45,7 +45,8 @@ class LogPane(Pane):
         below = f"{behind} newer below" if entries and behind else ""
         told = [part for part in (chosen, below) if part]
         room = size.width - sum(len(part) + 3 for part in told)
-        whole = (f"L: all of it, from {frame.logbook}" if frame.logbook else "", "L: all of it")
+        key = frame.key("whole_log")
+        whole = (f"{key}: all of it, from {frame.logbook}" if frame.logbook else "", f"{key}: all of it")
         return " · ".join([*told, *[text for text in whole if text and len(text) <= room][:1]])
 
     def _place(self, entries: list[LogLine]) -> int:

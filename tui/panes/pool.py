@@ -22,8 +22,8 @@ class PoolPane(Pane):
 
     NAME = "pool"
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
-        super().__init__(number, seconds)
+    def __init__(self, key: str, seconds: float = 0.0) -> None:
+        super().__init__(key, seconds)
         self._uid: int | None = None  # of the selected expert
         self._columns = 1
 

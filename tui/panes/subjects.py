@@ -10,7 +10,7 @@ from tui.panes.base import Frame, Pane, fitted, line, wrapped
 from tui.state import BITS, Subject
 from tui.styles import MUTED
 
-_HEADING, _HEADING_SHORT = "  known, not read now (e measures it)", "  known, not read now"
+_HEADING, _HEADING_SHORT = "  known, not read now ({} measures it)", "  known, not read now"
 _MEANT = (
     "train: the loss on what was just read. held-out: on text kept back from it. change: of the latter since "
     "it was first measured, ▼ a gain, ▲ a loss; pale where it may be chance."
@@ -23,8 +23,8 @@ class SubjectsPane(Pane):
     NAME = "subjects"
     scrolls = True
 
-    def __init__(self, number: int, seconds: float = 0.0) -> None:
-        super().__init__(number, seconds)
+    def __init__(self, key: str, seconds: float = 0.0) -> None:
+        super().__init__(key, seconds)
         self._top = 0
 
     def part(self, frame: Frame) -> tuple[object, ...]:
@@ -58,10 +58,11 @@ class SubjectsPane(Pane):
         columns = _columns(size.width)
         name = max(8, size.width - 2 - sum(width + 1 for _, width in columns))
         head = line((f"  {'':<{name}}", ""), *((f" {title:>{width}}", MUTED) for title, width in columns))
-        heading = Content(_HEADING if size.width >= len(_HEADING) else _HEADING_SHORT)
+        told = _HEADING.format(frame.key("evaluate"))
+        heading = Content(told if size.width >= len(told) else _HEADING_SHORT)
         lines = [head, *(_row(row, name, columns, frame) if row else heading.stylize(MUTED) for row in shown)]
-        told = [Content(), *wrapped(_MEANT, size.width, MUTED)]
-        return lines + told if len(lines) + len(told) <= size.height else lines
+        meant = [Content(), *wrapped(_MEANT, size.width, MUTED)]
+        return lines + meant if len(lines) + len(meant) <= size.height else lines
 
 
 def _rows(frame: Frame) -> list[Subject | None]:

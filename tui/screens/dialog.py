@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
+from tui.keymap import Key
 from tui.panes.base import Frame, fitted, line
 from tui.panes.notice import Notice
 
@@ -105,6 +106,12 @@ class Dialog(ModalScreen[Answer]):
     def action_scroll(self, lines: int) -> None:
         """Move the text."""
         self._box.scroll_relative(y=lines, animate=False)
+
+
+def also(bindings: BindingsMap, table: Iterable[Key], action: str, does: str) -> BindingsMap:
+    """The bindings, and the keys that an action of the app has now, to do something of the screen's own."""
+    keys = next(key.keys for key in table if key.action == action)
+    return BindingsMap.merge([bindings, BindingsMap([Binding(key, does, show=False) for key in keys])])
 
 
 def hint_line(hints: tuple[Hint, ...], width: int) -> Content:

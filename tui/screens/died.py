@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -15,24 +13,21 @@ from tui import words
 from tui.panes.base import Frame
 from tui.panes.notice import Notice
 from tui.reducers.run import how_it_ended
-from tui.screens.dialog import Dialog
+from tui.screens.dialog import Dialog, also
 
 
 class DiedScreen(Dialog[str]):
     """Answers "restart", "quit" or None to look on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("R", "restart", show=False)]
     heading = "The worker ended"
-    choices = (
-        ("restart", "Start again (R)"),
-        ("look", "Look around"),
-        ("quit", "Quit"),
-    )
-    hints = (("enter", "choose"), ("← →", "another"), ("R", "start again"), ("esc", "look around"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
         self._frame = frame
+        key = frame.key("restart")
+        self.choices = (("restart", f"Start again ({key})"), ("look", "Look around"), ("quit", "Quit"))
+        self.hints = (("enter", "choose"), ("← →", "another"), (key, "start again"), ("esc", "look around"))
+        self._bindings = also(self._bindings, frame.table, "restart", "restart")
 
     def body(self) -> Iterable[Widget]:
         yield Static(Content(obituary(self._frame)))

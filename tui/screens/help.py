@@ -14,7 +14,7 @@ from textual.widgets import Static
 from tui import slash
 from tui.keymap import GROUPS, Key, shown
 from tui.panes.base import line, wrapped
-from tui.screens.dialog import Dialog
+from tui.screens.dialog import Dialog, also
 
 _WIDTH, _BESIDE = 86, 7  # columns of the box, and those of its frame and scrollbar
 SIGNS = (
@@ -54,10 +54,10 @@ TYPING = (
 
 
 class HelpScreen(Dialog[None]):
-    """Scrolls; esc, ? or enter closes it."""
+    """Scrolls; esc, enter or the key that opened it closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1,q", "cancel", show=False),
+        Binding("q", "cancel", show=False),
         Binding("up", "scroll(-1)", show=False),
         Binding("down", "scroll(1)", show=False),
         Binding("pageup", "scroll(-10)", show=False),
@@ -72,6 +72,7 @@ class HelpScreen(Dialog[None]):
     def __init__(self, table: tuple[Key, ...], recorded: bool = False) -> None:
         super().__init__()
         self._table, self._recorded = table, recorded
+        self._bindings = also(self._bindings, table, "help", "cancel")
 
     def body(self) -> Iterable[Widget]:
         self._text = Static(id="help-text")

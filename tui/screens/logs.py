@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from tui.logbook import Pages, written
 from tui.panes.base import Drawn, Frame, fitted, line
-from tui.screens.dialog import LOW
+from tui.screens.dialog import LOW, also
 from tui.styles import MUTED
 
 WANTED_MAX = 200  # characters that can be searched for
@@ -31,7 +31,7 @@ class LogScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", show=False, priority=True),
-        Binding("q,L", "dismiss", show=False),
+        Binding("q", "dismiss", show=False),
         Binding("slash", "search", show=False),
         Binding("n", "found(-1)", show=False),
         Binding("N", "found(1)", show=False),
@@ -45,6 +45,7 @@ class LogScreen(ModalScreen[None]):
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
+        self._bindings = also(self._bindings, frame.table, "whole_log", "dismiss")
         self._lines = LogLines(Pages(frame.logbook) if frame.logbook else None)
         self._field = Input(id="log-wanted", placeholder="search for", max_length=WANTED_MAX, compact=True)
         self._place = Static(Content(""), id="log-place")

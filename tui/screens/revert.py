@@ -116,7 +116,7 @@ class RevertScreen(Dialog[str]):
         if self._shown is None:
             return
         if not self._shown:
-            text = "There is no checkpoint yet: s saves one."
+            text = f"There is no checkpoint yet: {self._frame.key('checkpoint')} saves one."
         elif snapshot is None:
             text = "Choose one with the arrow keys; what would be lost is told here before anything happens."
         else:

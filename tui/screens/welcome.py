@@ -20,7 +20,7 @@ from tui.state import AppState
 
 PACE_STEPS = 8  # from which on the pace of reading is told
 _SUBJECTS = 3  # named, the largest first
-_AFTER = "\nNothing leaves this machine. Space pauses at any time; quitting asks what to keep."
+_AFTER = "\nNothing leaves this machine. At any time {} pauses; quitting asks what to keep."
 
 
 class WelcomeScreen(Dialog[str]):
@@ -33,18 +33,19 @@ class WelcomeScreen(Dialog[str]):
     UNDISTURBED: ClassVar[bool] = True
     heading = "A new model"
     choices = (("start", "Start reading"), ("leave", "Leave"))
-    hints = (("enter", "choose"), ("← →", "another"), ("space", "start"), ("q", "leave, keeping nothing"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
         self._frame = frame
+        leave = (frame.key("leave"), "leave, keeping nothing")
+        self.hints = (("enter", "choose"), ("← →", "another"), ("space", "start"), leave)
         self._facts: dict[str, Static] = {}
 
     def body(self) -> Iterable[Widget]:
         for name, told in overview(self._frame.state).items():
             self._facts[name] = Static(Content(told), classes="fact-told")
             yield Horizontal(Static(Content(name), classes="fact-name"), self._facts[name], classes="fact")
-        yield Static(Content(_AFTER))
+        yield Static(Content(_AFTER.format(self._frame.key("pause"))))
 
     def show(self, frame: Frame) -> None:
         hello = frame.state.hello

@@ -21,7 +21,7 @@ from minagi.worker.logfile import open_log
 from tui import defects, private
 from tui.client import Source
 from tui.deck import Desk, bindings
-from tui.keymap import TABLE, Key
+from tui.keymap import TABLE, Key, key_of
 from tui.logbook import Logbook, usual_place
 from tui.panes.base import Frame, Pane, View
 from tui.panes.chat import ChatPane
@@ -158,7 +158,7 @@ class Core(App[None], inherit_bindings=False):
         """What there is to draw now."""
         playing = self.source.playing if isinstance(self.source, Recording) else None
         kept = self.logbook.kept if self.logbook is not None else ""
-        return Frame(self.state, self.view, self.now, self.clock(), playing, kept)
+        return Frame(self.state, self.view, self.now, self.clock(), playing, kept, self.table)
 
     @property
     def now(self) -> float:
@@ -237,8 +237,11 @@ class Core(App[None], inherit_bindings=False):
     def ask(self, kind: type[Command], **fields: object) -> bool:
         """Send a command and keep it as pending until its acknowledgement."""
         if not self.source.live:
-            over = "The recording is over. R begins it again."
-            told = over if self.source.recorded else "There is no worker to ask. R starts it again."
+            over, nobody = (
+                "The recording is over. {} begins it again.",
+                "There is no worker to ask. {} starts it again.",
+            )
+            told = (over if self.source.recorded else nobody).format(key_of(self.table, "restart"))
             self.notify(told, severity="warning", markup=False)
             return False
         self._last_id += 1

@@ -8,6 +8,7 @@ import signal
 from functools import partial
 
 from minagi.errors import EXIT_FAILED, EXIT_OK
+from tui.keymap import key_of
 from tui.panes.chat_input import ChatInput
 from tui.screens.died import DiedScreen
 from tui.screens.quit import LeavingScreen, QuitScreen
@@ -111,7 +112,8 @@ class Leaving(Core):
             return
         self._interrupted_at = now
         does = "quits" if self.source.recorded else "saves and quits"
-        self.notify(f"ctrl+c once more {does}.", timeout=TWICE_SECONDS, markup=False)
+        key = key_of(self.table, "interrupt", typing=True).replace("^", "ctrl+")
+        self.notify(f"{key} once more {does}.", timeout=TWICE_SECONDS, markup=False)
 
     def _after_quit(self, answer: str | None) -> None:
         if answer is not None:

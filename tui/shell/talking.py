@@ -5,6 +5,7 @@ from __future__ import annotations
 from minagi import protocol
 from minagi.errors import UsageError
 from tui import exporting, slash
+from tui.keymap import key_of
 from tui.panes.chat_input import ChatInput
 from tui.panes.typed import SENT_MAX
 from tui.sanitise import clean_line
@@ -13,7 +14,6 @@ from tui.shell.core import Core
 LENGTH_MOST = 1_000_000  # characters of a reply
 STRENGTH_STEP, STRENGTH_MOST = 0.5, 10.0
 MANNERS = ("adapted", "raw", "both")
-_WRITING = "It is still writing; esc stops it."
 
 
 class Talking(Core):
@@ -22,8 +22,12 @@ class Talking(Core):
     def tick(self) -> None:
         """What is no longer so is no longer said."""
         if self.state.reply is None:
-            self._desk.notice.withdraw(_WRITING)
+            self._desk.notice.withdraw(self._writing)
         super().tick()
+
+    @property
+    def _writing(self) -> str:
+        return f"It is still writing; {key_of(self.table, 'leave_chat', typing=True)} stops it."
 
     def action_chat(self, begin: str = "") -> None:
         """Give the text field the focus, with what the key itself began."""
@@ -67,7 +71,7 @@ class Talking(Core):
 
     def _say(self, text: str) -> bool:
         if self.state.reply is not None:
-            raise UsageError(_WRITING)
+            raise UsageError(self._writing)
         if len(text) > SENT_MAX:
             raise UsageError(f"That is {len(text):,} characters; {SENT_MAX:,} can be sent at once.")
         manner = self.view.manner
@@ -80,7 +84,7 @@ class Talking(Core):
         """Let the last reply go on where it stopped."""
         last = self.state.chat[-1] if self.state.chat else None
         if self.state.reply is not None:
-            self._warn(_WRITING)
+            self._warn(self._writing)
         elif last is None:
             self._warn("There is no reply to go on with yet.")
         elif last.replies[0].phase == "finished":
