@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Protocol
 
+from minagi.errors import WeightsError
 from minagi.weights import ExpertRecord
 from minagi.weights.tensors import Arrays, rounded
 
@@ -21,10 +23,16 @@ class Disk(Protocol):
 
 
 class RamTier:
-    """Least-recently-used records, at most `limit` (0 = all). A changed one goes to disk when it leaves."""
+    """Least-recently-used records, at most `limit` (0 = all). A changed one goes to disk when it leaves.
+
+    Those that disk refuses stay here beyond the limit, as long as `roomy` says that memory has room for them:
+    they go when disk takes them again, or once a checkpoint holds them.
+    """
 
     def __init__(self, disk: Disk, limit: int) -> None:
         self.disk, self.limit = disk, limit
+        self.roomy: Callable[[], bool] = lambda: False
+        self.refused: WeightsError | None = None  # why disk took nothing when it was last asked to
         self._held: OrderedDict[int, ExpertRecord] = OrderedDict()
         self._without_moments: set[int] = set()
         self._dirty: set[int] = set()
@@ -104,8 +112,24 @@ class RamTier:
     def _keep(self, record: ExpertRecord) -> None:
         self._held[record.uid] = record
         self._held.move_to_end(record.uid)
-        while self.limit and len(self._held) > self.limit:
-            uid = next(iter(self._held))
-            if uid in self._dirty:
-                self.disk.spill_expert(self._held[uid])  # first: where this fails, the expert is still here
+        if not self.limit or len(self._held) <= self.limit:
+            return
+        refused = None
+        for uid in list(self._held)[:-1]:
+            if uid in self._dirty and (refused := refused or self._refusal(uid)):
+                continue
             self.forget(uid)
+            if len(self._held) <= self.limit:
+                break
+        if refused and not self.roomy():
+            raise refused
+
+    def _refusal(self, uid: int) -> WeightsError | None:
+        """Put an expert aside on disk, or say why that cannot be."""
+        try:
+            self.disk.spill_expert(self._held[uid])
+        except WeightsError as error:
+            self.refused = error
+        else:
+            self.refused = None
+        return self.refused

@@ -63,7 +63,7 @@ class Checkpoints:
         self.guarded: Callable[[], AbstractContextManager[None]] = nullcontext  # nothing breaks in
         self._under_way: tuple[_Begun, Future[SnapshotInfo]] | None = None
         self._copies: Copies | None = None
-        self._said_no_room = False
+        self._said_no_room = self._said_refused = False
         self.disk_bytes = 0
         self.measure_disk()
 
@@ -114,9 +114,16 @@ class Checkpoints:
             self._under_way = (begun, future)
 
     def told(self) -> Iterator[Message]:
-        """What there is to tell of a checkpoint that was begun, once it is complete."""
+        """What there is to tell of a checkpoint that was begun, once it is complete; and of a disk that takes
+        no experts, or takes them again."""
         if self._under_way is not None and self._under_way[1].done():
             yield from self.finish()
+        refused = self.engine.pool.ram.refused
+        if refused is not None and not self._said_refused:
+            yield _log("warning", f"{refused} Until then it stays in memory, and training goes on.")
+        elif refused is None and self._said_refused:
+            yield _log("info", "Experts are put aside on disk again.")
+        self._said_refused = refused is not None
 
     def finish(self) -> Iterator[Message]:
         """Wait for the checkpoint that was begun, if one was."""
@@ -185,6 +192,7 @@ class Checkpoints:
     def _completed(self, begun: _Begun, info: SnapshotInfo) -> Iterator[Message]:
         seconds = (self._clock() if begun.ended is None else begun.ended) - begun.began
         self.measure_disk()
+        self.engine.pool.ram.refused = None
         yield protocol.Saved(
             at=time.time(),
             snapshot=info.id,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from minagi.config import Settings
-from minagi.hardware import Hardware
+from minagi.hardware import Hardware, free_memory
 from minagi.model.network import Network, initialise, output_std
 from minagi.model.shape import Depth, Routing, Shape
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
@@ -23,6 +23,7 @@ from minagi.weights import CheckpointState, ExpertRecord, Store, layout
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 AVERAGED = "averaged"  # the manifest's word on whether the weights have averages beside them
+SPARE = 1 << 29  # bytes of memory that experts which disk refuses leave to others
 POOL_AUX = 0.01  # weight of the router's load term in the loss
 
 
@@ -52,6 +53,7 @@ class Engine:
             pool.resident, shape.d_model, shape.expert_width, shape.expert_depth, dtype, device, averaged
         )
         self.pool = ExpertPool(slots, store, telemetry, pool.ram_cache)
+        self.pool.ram.roomy = lambda: free_memory() > SPARE
         self.optimiser = Optimiser(
             self.net,
             self.pool,

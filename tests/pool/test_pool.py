@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny import CPU, MemoryDisk, copied
 
+from minagi.errors import WeightsError
 from minagi.pool import ExpertPool, ExpertSlots, Telemetry
 from minagi.weights import ExpertRecord
 from minagi.weights.moments import from_bf16
@@ -185,6 +186,50 @@ def test_ram_counts_averages_among_its_bytes() -> None:
     arrays = [*held.weights.values(), *held.moments.values(), *held.average.values()]
     one = sum(array.nbytes for array in pool.ram.weights(1).weights.values())
     assert pool.ram.bytes == sum(array.nbytes for array in arrays) + one
+
+
+class FullDisk(WatchedDisk):
+    full = True
+
+    def spill_expert(self, record: ExpertRecord) -> None:
+        if self.full:
+            raise WeightsError("The disk is full.")
+        super().spill_expert(record)
+
+
+@pytest.mark.parametrize("over", ["room again", "checkpoint"])
+def test_what_a_full_disk_refuses_stays_in_memory_while_that_has_room(over: str) -> None:
+    disk = FullDisk(7)
+    pool = ExpertPool(ExpertSlots(1, D, W, 1, torch.float32, CPU), disk, Telemetry(7), 2)
+    pool.ram.roomy = lambda: True
+    for uid in range(5):
+        step(pool, uid)
+    assert str(pool.ram.refused) == "The disk is full."
+    assert sorted(pool.ram.dirty()) == [0, 1, 2, 3] and not disk.spilled
+    admit(pool, 5)
+    admit(pool, 6)
+    assert 5 not in pool.ram, "what disk has as it is makes room first"
+    if over == "checkpoint":
+        disk.checkpoint(pool)
+        admit(pool, 5)
+    else:
+        disk.full = False
+        admit(pool, 5)
+        assert pool.ram.refused is None
+    assert len(pool.ram) == 2
+    for uid in range(5):
+        admit(pool, uid)
+        assert pool.slots.weights_of(0)["w1"][0, 0] == uid + 1.25
+
+
+def test_what_a_full_disk_refuses_ends_the_run_when_memory_is_full_too() -> None:
+    disk = FullDisk(6)
+    pool = ExpertPool(ExpertSlots(1, D, W, 1, torch.float32, CPU), disk, Telemetry(6), 2)
+    step(pool, 0)
+    step(pool, 1)
+    with pytest.raises(WeightsError, match="The disk is full"):
+        step(pool, 2)
+    assert sorted(pool.changed()) == [0, 1], "nothing is lost by that"
 
 
 def test_only_what_changed_is_saved() -> None:

@@ -16,7 +16,7 @@ from minagi import protocol
 from minagi.errors import MinagiError, UsageError, WeightsError
 from minagi.training.session import Session, open_reader
 from minagi.units import size
-from minagi.weights import Store
+from minagi.weights import ExpertRecord, Store
 
 # Everything that may happen within a few steps: readings, growth, pruning, a growing window.
 BUSY: dict[str, object] = {
@@ -89,6 +89,29 @@ def test_going_back_repeats_the_same_steps(
     assert (session.rate.state_dict(), session.window.state_dict()) == (rate, window)
     assert losses(drive(session, 13)) == first
     same_numbers(everything(session), learned)
+
+
+def test_a_disk_too_full_for_paging_changes_no_number_and_is_told_of_once(
+    home: Home, sessions: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.made()
+    copy = home.root / "copy"
+    shutil.copytree(home.weights, copy, ignore=shutil.ignore_patterns("lock"))
+    session, unbroken = home.open(), home.open(weights=copy)
+    sessions += [session, unbroken]
+
+    def full(record: ExpertRecord) -> None:
+        raise WeightsError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.engine.store, "spill_expert", full)
+        said = drive(session, 30)
+    more = drive(session, 10)
+    assert losses(said + more) == losses(drive(unbroken, 40))
+    told = [log.text for log in of(protocol.Log, said) if log.topic == "checkpoint"]
+    assert told == ["The disk is full. Until then it stays in memory, and training goes on."]
+    assert [log.text for log in of(protocol.Log, more)] == ["Experts are put aside on disk again."]
+    assert len(session.engine.pool.ram) <= 2
 
 
 def test_going_back_can_be_undone(home: Home, sessions: list[Session]) -> None:
