@@ -26,6 +26,7 @@ from minagi.options import (
     loaded_settings,
     session_request,
 )
+from minagi.wrapping import width_of, wrapped
 from tui import keymap, terminal
 from tui.client import Source, Worker, worker_command
 from tui.logbook import Logbook, usual_place
@@ -187,7 +188,7 @@ def _last_words(app: MinagiApp) -> str:
 
 
 def _say(text: str) -> None:
-    _write(f"{text}\n")
+    _write(f"{wrapped(text, width_of(sys.stderr) if sys.stderr else None)}\n")
 
 
 def _write(text: str) -> None:

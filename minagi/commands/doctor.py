@@ -19,6 +19,7 @@ from minagi.commands.output import harmless, put, put_json
 from minagi.config import LoadedSettings, Settings
 from minagi.errors import EXIT_FAILED, EXIT_OK, LockedError, MinagiError
 from minagi.options import Parser, add_machine, add_settings, loaded_settings
+from minagi.wrapping import width_of, wrapped
 
 EXAMPLE = """examples:
   minagi doctor
@@ -30,6 +31,7 @@ GB = 10**9
 DISK_LOW, MEMORY_LOW = 2 * GB, GB
 COLUMNS_MIN, LINES_MIN = 40, 12  # the smallest screen the app is laid out for
 AGAIN = "Install minagi again: pip install --force-reinstall minagi"
+ROOMY = 60  # columns of a terminal from which sentences stand beside the names
 OK, NOTE, WRONG = "ok", "note", "wrong"  # "note": it works, and could be better
 
 
@@ -65,11 +67,20 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         put_json({"ok": well, "findings": [asdict(finding) for finding in found]})
     else:
+        width = width_of(sys.stdout)
         for finding in found:
-            put(harmless(f"{finding.state:<6}{finding.name:<10} {finding.text}"))
-            if finding.remedy:
-                put(harmless(f"{'':<17}{finding.remedy}"))
+            put("\n".join(_told(finding, width)))
     return EXIT_OK if well else EXIT_FAILED
+
+
+def _told(finding: Finding, width: int | None) -> list[str]:
+    """A finding in lines of `width`: its sentences beside its name, or below it where room is scarce."""
+    name = f"{finding.state:<6}{finding.name:<10} "
+    sentences = [harmless(text) for text in (finding.text, finding.remedy) if text]
+    if width is None or width >= ROOMY:
+        names = [name, " " * len(name)]
+        return [wrapped(a + b, width, len(name)) for a, b in zip(names, sentences, strict=False)]
+    return [name.rstrip(), *(wrapped(f"  {text}", width, 2) for text in sentences)]
 
 
 def examine(arguments: argparse.Namespace) -> list[Finding]:
