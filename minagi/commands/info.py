@@ -8,7 +8,7 @@ from typing import Any
 
 from minagi.commands.directory import add_directory, directory_of
 from minagi.commands.output import harmless, put, put_json
-from minagi.commands.snapshots import as_json, told
+from minagi.commands.snapshots import as_json, lines
 from minagi.errors import EXIT_OK
 from minagi.options import Parser
 from minagi.units import LN2
@@ -92,8 +92,8 @@ def _tell(found: dict[str, Any], kept: Sequence[SnapshotInfo]) -> None:
     )
     put(f"on disk      {found['bytes'] / 2**20:,.1f} MiB")
     put(f"snapshots    {len(found['snapshots'])}")
-    for info in kept:
-        put(told(info))
+    for line in lines(kept):
+        put(line)
 
 
 def _number(value: Any) -> str:

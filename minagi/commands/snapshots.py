@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -32,7 +33,7 @@ def parser() -> Parser:
     made.add_argument(
         "--delete",
         metavar="ID",
-        help="delete this one, by id or name; the model as it is never changes by that",
+        help="delete this one, by id or name; not the one that the model goes on from",
     )
     made.add_argument("--json", action="store_true", help="one object")
     add_directory(made)
@@ -55,8 +56,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         put_json({"snapshots": [as_json(info) for info in kept]})
         return EXIT_OK
-    for info in kept:
-        put(told(info))
+    for line in lines(kept):
+        put(line)
     say(
         "Held-out is the last reading before each, in bits a character."
         if kept
@@ -70,13 +71,24 @@ def as_json(info: SnapshotInfo) -> dict[str, Any]:
     return {**asdict(info), "bits_per_byte": None if info.held_out is None else info.held_out / LN2}
 
 
-def told(info: SnapshotInfo) -> str:
-    """A snapshot as one line."""
+def lines(kept: Sequence[SnapshotInfo]) -> list[str]:
+    """Snapshots, newest first, as a line each. Older ones of the same name are marked, as in the app."""
+    shown, names = [], Counter[str]()
+    for info in kept:
+        newer = names[info.name]
+        names[info.name] += bool(info.name)
+        older = "" if not newer else " (older)" if newer == 1 else f" (older, {newer})"
+        shown.append(_line(info) + older)
+    return shown
+
+
+def _line(info: SnapshotInfo) -> str:
+    what = SNAPSHOT_KINDS[info.kind] + (f", “{harmless(info.name)}”" if info.name else "")
     when = datetime.fromtimestamp(info.at).strftime("%Y-%m-%d %H:%M")
     held_out = "not measured" if info.held_out is None else f"{info.held_out / LN2:.4f} bits"
     if info.held_out_step is not None and info.held_out_step < info.step:
         held_out += f" at step {info.held_out_step:,}"
     return (
         f"{info.id:>5}  {when}  step {info.step:>9,}  {info.chars:>13,} characters  held-out {held_out:<12}  "
-        f"frees {info.bytes_freed / 2**20:8.1f} MiB  {harmless(info.name) or SNAPSHOT_KINDS[info.kind]}"
+        f"frees {info.bytes_freed / 2**20:8.1f} MiB  {what}"
     )

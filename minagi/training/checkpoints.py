@@ -297,8 +297,6 @@ class Checkpoints:
         yield from self.finish()
         store = self.engine.store
         info = store.find(wanted)
-        if store.exists and info.id == store.present().id:
-            raise UsageError("The model goes on from this checkpoint: save another one before it is deleted.")
         with self.guarded():
             store.delete_snapshot(info.id)
         self.measure_disk()

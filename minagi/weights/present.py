@@ -134,9 +134,12 @@ class Present:
         return left
 
     def delete(self, snapshot_id: str) -> None:
-        """Remove a snapshot. The files in place stay, and may be no snapshot then."""
+        """Remove a snapshot, unless it is the files in place."""
+        folder = self._folder_of(snapshot_id)
+        if self._fault is None and self.find_standing() == str(int(folder.name)):
+            raise UsageError("The model goes on from this checkpoint: save another one before it is deleted.")
         self._standing = None
-        if not snapshots.remove(self._folder_of(snapshot_id), self._places.trash):
+        if not snapshots.remove(folder, self._places.trash):
             raise WeightsError(f"Snapshot {snapshot_id} is being read by another program. Try later.")
 
     def _leave(self, target: Snapshot) -> Left:

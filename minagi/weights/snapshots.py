@@ -35,6 +35,7 @@ DAMAGED = "damaged"  # the kind of a folder whose meta.json cannot be read
 
 _META_MAX = 1 << 26
 _FOLDER = re.compile(r"\d{6,12}")
+_GONE = ".gone"  # after the number of a snapshot that was the newest when it was removed: an empty file
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,10 @@ def numbers(root: Path) -> list[int]:
 
 
 def next_number(root: Path) -> int:
-    """A number for a new snapshot under `root`, free whatever lies there."""
-    taken = [int(entry.name) for entry in root.iterdir() if _FOLDER.fullmatch(entry.name)]
-    return max(taken, default=0) + 1
+    """A number for a new snapshot under `root`, free whatever lies there: one that was told of a snapshot,
+    by an event or an undo, never means another."""
+    taken = [path.name.removesuffix(_GONE) for path in root.iterdir()]
+    return max((int(name) for name in taken if _FOLDER.fullmatch(name)), default=0) + 1
 
 
 def describe(model: layout.Model, number: int, kind: str, name: str, at: float) -> SnapshotInfo:
@@ -280,12 +282,30 @@ def remove(folder: Path, trash: Path) -> bool:
         if fd >= 0 and not _flock(fd, fcntl.LOCK_EX):
             return False
         files.remove_tree(trash)
+        newest = next_number(folder.parent) == int(folder.name) + 1
+        marked = newest and _mark_gone(folder)
         files.rename(folder, trash)
         files.fsync_folder(folder.parent)
         files.remove_tree(trash)
+        if newest and not marked:  # the disk was too full for a name more
+            _mark_gone(folder)
     finally:
         if fd >= 0:
             os.close(fd)
+    return True
+
+
+def _mark_gone(folder: Path) -> bool:
+    """Leave the number of the newest snapshot behind, in place of one left before; whether that was done."""
+    mark = folder.with_name(folder.name + _GONE)
+    try:
+        older = [path for path in folder.parent.glob(f"*{_GONE}") if path != mark]
+        if files.identity(mark) is None:
+            files.write_file(mark, [])
+        for path in older:
+            files.unlink(path)
+    except OSError:
+        return False
     return True
 
 

@@ -317,7 +317,8 @@ class Store:
         return left
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        """Removes a snapshot, given by id or by name. The model as it is never changes by this."""
+        """Removes a snapshot, given by id or by name. The model as it is never changes by this. UsageError
+        where there is no such snapshot, or the model goes on from it."""
         with self._changing("delete a snapshot"):
             self._present.settle()
             self._present.delete(snapshot_id)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from minagi import cli
+from minagi.weights import Store
 
 TINY = Path(__file__).parents[1] / "fixtures" / "tiny" / "weights"
 
@@ -15,8 +16,6 @@ TINY = Path(__file__).parents[1] / "fixtures" / "tiny" / "weights"
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A model with one snapshot, of its state on disk."""
-    from minagi.weights import Store
-
     folder = tmp_path / "model"
     shutil.copytree(TINY, folder)
     for path in [folder, *folder.rglob("*")]:
@@ -37,6 +36,10 @@ def test_listing_reverting_and_deleting(model: Path, capsys: pytest.CaptureFixtu
     assert cli.main(["snapshots", str(model)]) == 0
     assert "spring" in capsys.readouterr().out
     assert _json(capsys, "revert", str(model), "--to", "spring") == {"snapshot": kept[0]["id"], "undo": ""}
+    assert cli.main(["snapshots", str(model), "--delete", "spring"]) == 2
+    assert "The model goes on from this checkpoint" in capsys.readouterr().err
+    with Store.open(model, write=True) as store:
+        store.keep(kind="asked")
     assert cli.main(["snapshots", str(model), "--delete", "spring"]) == 0
     capsys.readouterr()
     names = [info["name"] for info in _json(capsys, "snapshots", str(model))["snapshots"]]
@@ -75,8 +78,6 @@ def test_a_damaged_model_goes_back(model: Path, capsys: pytest.CaptureFixture[st
 def test_figures_are_in_bits_as_in_the_app_and_their_unit_is_named(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from minagi.weights import Store
-
     manifest = {**json.loads((model / "manifest.json").read_text()), "val": 2.125}
     (model / "manifest.json").unlink()  # the snapshot has its own name for the old one
     (model / "manifest.json").write_text(json.dumps(manifest))
@@ -96,22 +97,23 @@ def test_figures_are_in_bits_as_in_the_app_and_their_unit_is_named(
     assert f"{nats / math.log(2):.4f} bits a character, when last read" in capsys.readouterr().out
 
 
-def test_a_snapshot_without_a_name_says_how_it_came_about(
+def test_a_snapshot_says_how_it_came_about_and_what_it_is_called(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from minagi.weights import Store
-
     with Store.open(model, write=True) as store:
         for kind in ("asked", "auto"):
             store.keep(kind=kind)
+        store.keep(kind="asked", name="spring")
     assert cli.main(["snapshots", str(model)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split("MiB")[1].strip() for line in lines] == ["automatic", "by hand", "spring"]
+    assert [line.split("MiB")[1].strip() for line in lines] == [
+        "by hand, “spring”", "automatic", "by hand", "by hand, “spring” (older)"
+    ]  # fmt: skip
+    assert cli.main(["info", str(model)]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == lines
 
 
 def test_an_id_comes_before_a_name(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from minagi.weights import Store
-
     with Store.open(model, write=True) as store:
         store.keep(kind="asked", name="1")
     assert _json(capsys, "revert", str(model), "--to", "1")["snapshot"] == "1"

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -170,8 +172,8 @@ def test_a_snapshot_tells_the_ways_that_led_to_it(tmp_path: Path) -> None:
         assert {info.ways for info in store.snapshots()} == {()}
         info = store.checkpoint(state([0, 1, 2], 7, changed=[0]))
         assert info.ways[-1][1:] == (7, 700) and store.standing() == info.id
-        for kept in store.snapshots():
-            store.delete_snapshot(kept.id)
+    shutil.rmtree(path / ".minagi" / "snapshots")
+    with Store.open(path, write=True) as store:
         assert store.standing() == ""
         assert store.present().id == store.standing()
     with Store.open(path, write=False) as store:
@@ -207,12 +209,41 @@ def test_deleting_never_changes_the_model(tmp_path: Path) -> None:
     run(path, 2)
     before = public(path)
     with Store.open(path, write=True) as store:
-        for info in store.snapshots():
+        present, *others = store.snapshots()
+        for info in others:
             store.delete_snapshot(info.id)
-        assert store.snapshots() == []
+        with pytest.raises(UsageError, match="goes on from this checkpoint"):
+            store.delete_snapshot(present.id)
+        assert store.snapshots() == [present]
         assert public(path) == before
-        store.checkpoint(state([0, 1, 2], 9, changed=[0]))
-        assert [i.step for i in store.snapshots()] == [9, 3]  # the present was kept before it went
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_the_id_of_a_deleted_snapshot_never_means_another(
+    room: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = make(tmp_path / "model")
+    run(path, 2)
+    write = files.write_file
+
+    def full(path: Path, chunks: Iterable[bytes], sync: bool = True) -> int:
+        if (path.parent / "000003").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, chunks, sync=sync)
+
+    with Store.open(path, write=True) as store:
+        store.revert("1")
+        with monkeypatch.context() as patch:
+            if not room:
+                patch.setattr(files, "write_file", full)
+            store.delete_snapshot("3")
+        store.revert("2")
+    with Store.open(path, write=True) as store:
+        assert store.checkpoint(state([0, 1, 2], 9)).id == "4"
+        assert [info.id for info in store.snapshots()] == ["4", "2", "1"]
+        store.revert("1")
+        store.delete_snapshot("4")
+        assert store.checkpoint(state([0, 1, 2], 9)).id == "5"
 
 
 # -------------------------------------------------------------------------------------------- revert
@@ -259,7 +290,7 @@ def test_a_revert_without_a_trainer_keeps_the_present(tmp_path: Path) -> None:
         store.revert(undo.id)
         assert public(path) == present
         store.delete_snapshot("2")
-        store.delete_snapshot(undo.id)
+        shutil.rmtree(path / ".minagi" / "snapshots" / f"{int(undo.id):06d}")
         store.revert("1")  # nothing keeps the present any more, so it is kept first
         store.revert(store.snapshots()[0].id)
     assert public(path) == present
