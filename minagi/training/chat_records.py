@@ -1,7 +1,8 @@
 """What is kept of a conversation: a history to go on from, and a transcript to learn from.
 
 Both lie in a folder of the weights directory that neither checkpoints nor reverts touch. The history is
-lines of the protocol, one exchange each. The transcript is plain text with the alphabet's markers, and
+lines of the protocol, one exchange each; only its end is read, and one that others damaged is put aside and
+never thrown away. The transcript is plain text with the alphabet's markers, and
 is read like any other file; only exchanges that ended while learning was on are in it.
 """
 
@@ -12,16 +13,21 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from minagi.errors import WeightsError
 from minagi.protocol import ConversationBegan, ProtocolError, Remembered, decode_event, encode
 from minagi.steering import CONTROLS, REPLACEMENT
 from minagi.text import alphabet
+from minagi.units import size
 from minagi.weights import files
 from minagi.weights.faults import Missing, spoken
 
 HISTORY_MAX = 2 << 20  # bytes; a longer history loses its older half
+OVER_MAX = (
+    1 << 20
+)  # bytes beyond that which an exchange may add; whatever is longer still, others have written
 EARLIER_MAX = 100  # exchanges that are brought back
 TEXT_MAX = 1 << 16  # characters kept of one side's words: what no window holds is of no use
 HISTORY, TRANSCRIPT = "history.jsonl", "transcript.txt"
@@ -45,6 +51,7 @@ class ChatRecords:
         self.transcript = (folder if scratch is None else scratch) / TRANSCRIPT
         self._folder, self._dry = folder, scratch is not None
         self._complaints: list[str] = []
+        self._damaged = False  # the history holds what is not ours
         if self._dry:
             with self._complaining("read the transcript"):
                 self._copy(folder / TRANSCRIPT)
@@ -54,17 +61,36 @@ class ChatRecords:
     def earlier(self) -> list[Remembered]:
         """What was said in earlier sessions, oldest first, as far as it can be read."""
         said: list[Remembered] = []
-        began = 0  # the place where the present conversation begins
+        began = unread = 0  # the place where the present conversation begins; lines that are none
         with self._complaining("read the chat history"):
             for line in self._lines():
-                with suppress(ProtocolError):
+                try:
                     message = decode_event(line)
-                    if isinstance(message, Remembered):
-                        _add(said, message, began)
-                    elif isinstance(message, ConversationBegan):
-                        began = len(said)
+                except ProtocolError:
+                    unread += bool(line.strip())
+                    continue
+                if isinstance(message, Remembered):
+                    _add(said, message, began)
+                elif isinstance(message, ConversationBegan):
+                    began = len(said)
+            self._tell_damage(unread)
         told = [replace(one, goes_on=False, over=place < began) for place, one in enumerate(said)]
         return told[-EARLIER_MAX:]
+
+    def _tell_damage(self, unread: int) -> None:
+        path = self._folder / HISTORY
+        with suppress(FileNotFoundError):
+            large, read = path.stat().st_size, size(HISTORY_MAX)
+            if large > HISTORY_MAX + OVER_MAX:
+                self._complaints.append(
+                    f"The chat history in {path} takes {size(large)}: only its last {read} are read."
+                )
+        if unread:
+            lines = "A line" if unread == 1 else f"{unread:,} lines"
+            self._complaints.append(
+                f"{lines} of the chat history in {path} cannot be read and stay as they are."
+            )
+            self._damaged = True
 
     def keep(self, message: Remembered | ConversationBegan) -> None:
         """Add to the history, unless this is a dry run."""
@@ -75,9 +101,9 @@ class ChatRecords:
         with self._complaining("keep the chat history"):
             _make_folder(self._folder)
             path = self._folder / HISTORY
-            size = _append(path, encode(message))
-            if size > HISTORY_MAX:
-                self._shorten(path)
+            long = _append(path, encode(message))
+            if long > HISTORY_MAX:
+                self._shorten(path, self._damaged or long > HISTORY_MAX + OVER_MAX)
 
     def _lines(self) -> list[bytes]:
         """The end of the history, whole lines."""
@@ -91,13 +117,23 @@ class ChatRecords:
             lines = file.read(HISTORY_MAX).splitlines()
         return lines[1:] if start else lines
 
-    def _shorten(self, path: Path) -> None:
+    def _shorten(self, path: Path, aside: bool) -> None:
+        """Leave the newer half; with `aside` the whole of it stays under another name."""
         data = b"\n".join(self._lines()) + b"\n"
-        newer = data[data.find(b"\n", len(data) // 2) + 1 :]
+        cut = data.find(b"\n", len(data) // 2) + 1
+        newer = data[cut:] or data[data.rfind(b"\n", 0, -1) + 1 :]  # at least the last
         draft = path.with_suffix(".draft")
         files.remove_tree(draft)
         files.write_file(draft, [newer])
         draft.chmod(_MINE)
+        if aside:
+            number = next(n for n in count(1) if not path.with_name(f"{HISTORY}.{n}").exists())
+            kept = path.with_name(f"{HISTORY}.{number}")
+            files.rename(path, kept)
+            self._damaged = False
+            self._complaints.append(
+                f"The chat history was put aside as {kept}, and goes on without its older part."
+            )
         files.rename(draft, path)
 
     # ---------------------------------------------------------------------------------- transcript

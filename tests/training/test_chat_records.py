@@ -87,7 +87,10 @@ def test_broken_lines_are_passed_over(records: ChatRecords) -> None:
     with (records._folder / "history.jsonl").open("ab") as file:
         file.write(b'{"type":"remembered","prompt":7}\n\xff\xfe\0\n[]\n{"type":"goodbye"}\n{"type":"no')
     records.keep(exchange(1))  # after a crash in the middle of a line
-    assert [m.prompt for m in reread(records)] == ["prompt 0", "prompt 1"]
+    again = ChatRecords(records._folder)
+    assert [m.prompt for m in again.earlier()] == ["prompt 0", "prompt 1"]
+    (told,) = again.take_complaints()
+    assert told.startswith("4 lines of the chat history in ") and "cannot be read" in told
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -100,7 +103,32 @@ def test_any_bytes_are_a_history(tmp_path: Path, data: bytes) -> None:
     records.earlier()
     records.keep(exchange(5))
     assert reread(records)[-1] == exchange(5)
-    assert records.take_complaints() == []
+    assert all("cannot be read and stay as they are" in told for told in records.take_complaints())
+
+
+@pytest.mark.parametrize("junk", [b"x" * 9_000, b"x\n" * 4_500, b'{"type":"goodbye"}\n' * 500])
+def test_a_history_that_others_filled_is_put_aside_whole(
+    junk: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the end of it is read, whatever its size."""
+    monkeypatch.setattr(chat_records, "HISTORY_MAX", 4_000)
+    monkeypatch.setattr(chat_records, "OVER_MAX", 1_000)
+    history = tmp_path / "history.jsonl"
+    (tmp_path / "history.jsonl.1").write_bytes(b"of another time")
+    history.write_bytes(junk)
+    records = ChatRecords(tmp_path)
+    assert records.earlier() == []
+    told = records.take_complaints()
+    assert told[0].startswith(f"The chat history in {history} takes 9.")
+    assert told[0].endswith(" kB: only its last 4.00 kB are read.")
+    records.keep(exchange(1))
+    assert (tmp_path / "history.jsonl.2").read_bytes().startswith(junk)
+    assert records.take_complaints() == [
+        f"The chat history was put aside as {history}.2, and goes on without its older part."
+    ]
+    records.keep(exchange(2))
+    assert reread(records) == [exchange(1), exchange(2)]
+    assert records.take_complaints() == [] and history.stat().st_size <= 5_000
 
 
 def test_the_history_is_bounded(records: ChatRecords, monkeypatch: pytest.MonkeyPatch) -> None:
