@@ -3,8 +3,7 @@
 Rows that have seen a text know it by heart: whoever reads it again with them learns to trust them more than
 other text deserves. Young rows have seen nothing of what comes before them in a round through the text, and
 so the rest of the model learns from all of it again at the full rate. A model that also knows text which is
-not read now keeps its rows: young ones would never learn it. So does one with little to read: rows that began
-anew every few steps would never know anything.
+not read now keeps its rows: young ones would never learn it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from minagi.text.lanes import WindowOfText
 from minagi.training.progress import Progress
 
 ENOUGH = 0.7  # of what the rows before them learned from: then young rows read better, the rest knowing them
-
-SHORT = 100_000  # characters: a text of fewer is read again in moments, and its rows are kept
 
 
 class Renewal:
@@ -40,7 +37,7 @@ class Renewal:
         if rows is None:
             return False
         if text.begins_round:
-            self._kept = not self._anew(corpus)
+            self._kept = not self._all_of_it(corpus)
             if not self._kept:
                 self._before, self._begun = chars - self._begun, chars
                 rows.begin_anew()
@@ -48,7 +45,7 @@ class Renewal:
                 return not told
         if rows.young is None or not (self._kept or chars - self._begun >= ENOUGH * self._before):
             return False
-        self._kept = self._kept or not self._anew(corpus)
+        self._kept = self._kept or not self._all_of_it(corpus)
         if self._kept:
             rows.have_young(False)
         else:
@@ -74,8 +71,7 @@ class Renewal:
         if self._rows is not None and not self._before:
             self._rows.have_young(False)
 
-    def _anew(self, corpus: Corpus) -> bool:
-        """Whether rows may begin anew: there is enough to read, and all subjects that were ever read are."""
+    def _all_of_it(self, corpus: Corpus) -> bool:
+        """Whether all subjects that were ever read are read now."""
         there = {subject.name for subject in corpus.subjects if subject.train}
-        enough = sum(subject.chars for subject in corpus.subjects) >= SHORT
-        return enough and all(name in there for name, known in self._progress.subjects.items() if known.chars)
+        return all(name in there for name, known in self._progress.subjects.items() if known.chars)

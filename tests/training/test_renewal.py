@@ -12,7 +12,6 @@ from tiny_runs import CHUNK, Home, drive, losses, of
 
 from minagi import protocol
 from minagi.model.ngram import NgramEmbedding
-from minagi.training import renewal
 from minagi.training.session import Session
 
 ANEW: dict[str, object] = {
@@ -21,9 +20,7 @@ ANEW: dict[str, object] = {
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Where the little there is to read counts as much."""
-    monkeypatch.setattr(renewal, "SHORT", 0)
+def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
@@ -126,12 +123,8 @@ def test_a_directory_from_before_there_were_young_rows(home: Home, short: Path) 
     session.close()
 
 
-@pytest.mark.parametrize("why", ["they know other text than is read now", "there is little to read"])
-def test_rows_are_kept(why: str, home: Home, short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if why == "there is little to read":
-        monkeypatch.setattr(renewal, "SHORT", 1_000)
-    else:
-        home.made(3)
+def test_rows_that_know_other_text_than_is_read_now_are_kept(home: Home, short: Path) -> None:
+    home.made(3)
     session = home.open(ANEW, paths=(short,))
     rates = set()
     while session.chars < 2_000:
