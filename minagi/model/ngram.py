@@ -12,7 +12,8 @@ again would be known by its longest n-grams alone; so in training some character
 
 Rows that have seen a text hold what follows in that very text. Where it is to be read again, young rows can
 begin at nothing beside them: these are what training uses and steps, the others what reading uses, until
-the young ones know enough to take their place.
+the young ones know enough to take their place. What pairs and triples of characters know is of the language
+and not of the text, so they begin with that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from minagi.model.words import MULTIPLIER, PRIME
 
 EPS = 1e-10
 MEMORY = 1 << 14  # steps that met a row which its sum of squares spans: none is smaller than rate / 128
+OF_THE_LANGUAGE = 3  # characters of the longest n-grams whose young rows begin with what is known
 WAITING_ROWS_MAX = 1 << 16  # gradients of single n-grams that may wait to be summed up
 
 
@@ -77,9 +79,14 @@ class NgramEmbedding(nn.Module):
         return self.young, self.young_squares
 
     def begin_anew(self) -> None:
-        """Learn with young rows from now on, which know nothing; reading uses what was learned so far."""
+        """Learn with young rows from now on, which know nothing but the shortest n-grams; reading uses what
+        was learned so far."""
         self.take_over()
         self.have_young(True)
+        assert self.young is not None and self.young_squares is not None
+        known = (min(self.longest, OF_THE_LANGUAGE) - 1) * self.rows
+        self.young[:known] = self.weight.detach()[:known]
+        self.young_squares[:known] = self.squares[:known]
 
     @torch.no_grad()
     def take_over(self) -> None:

@@ -216,12 +216,14 @@ def test_reading_drops_nothing() -> None:
 
 
 def test_young_rows_are_trained_with_and_the_others_read_with_until_they_take_over() -> None:
+    """They begin with what is known of pairs and triples (100 rows), and know nothing of longer n-grams."""
     table, ids = filled(), torch.tensor([5, 6, 5, 6])
     table.squares.fill_(3.0)
     old, nothing = table.weight.clone(), torch.zeros(4, 3)
     read = table(nothing, ids, ids[:0])
+    short = old[table.places(ids, ids[:0])[:2].flatten()].view(2, 4, 3).sum(0)
     table.begin_anew()
-    assert torch.equal(table(nothing.requires_grad_(), ids, ids[:0]), nothing)
+    torch.testing.assert_close(table(nothing.requires_grad_(), ids, ids[:0]), short)
     met(table, ids.tolist())
     table.step(0.1, 1.0)
     with torch.no_grad():
@@ -229,12 +231,21 @@ def test_young_rows_are_trained_with_and_the_others_read_with_until_they_take_ov
         assert torch.equal(torch.from_numpy(table.row([5, 6, 5, 6])), read[3])
     assert torch.equal(table.weight, old) and bool((table.squares == 3).all())
     young, squares = table.learning
-    assert young is table.young and bool((young[table.places(ids, ids[:0])] < 0).all())
+    assert young is table.young and bool((young[table.places(ids, ids[:0])[2]] < 0).all())
     table.begin_anew()  # those that were young are read with now
     assert torch.equal(table.weight, young) and torch.equal(table.squares, squares)
-    assert table.young is not None and not bool(table.young.any())
+    assert table.young is not None and table.young_squares is not None
+    assert torch.equal(table.young[:100], young[:100]) and not bool(table.young[100:].any())
+    assert torch.equal(table.young_squares[:100], squares[:100]) and not bool(table.young_squares[100:].any())
     table.have_young(False)
     assert list(table.state_dict()) == ["weight", "squares"]
+
+
+def test_tables_of_pairs_and_words_begin_anew_but_for_the_pairs() -> None:
+    table = filled(longest=2, word_rows=7)
+    table.begin_anew()
+    assert table.young is not None
+    assert torch.equal(table.young[:50], table.weight[:50]) and not bool(table.young[50:].any())
 
 
 def test_a_step_without_a_gradient_changes_nothing() -> None:
