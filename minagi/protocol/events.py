@@ -108,6 +108,7 @@ class Metrics(Message):
     signal: float | None = None  # GradSNR of the trunk, 0..1
     rate_factor: float = 1.0
     lr: float = 0.0  # the pool's rate now
+    again: float = 1.0  # share of the rate that is in `lr`, because this text was read before
     context: int = 0
     skipped_steps: int = 0  # non-finite steps skipped so far
     unsaved_chars: int = 0

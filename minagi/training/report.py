@@ -247,11 +247,12 @@ def metrics(
     signal: float | None,
     factor: float,
     lr: float,
+    again: float = 1.0,
     context: int,
     skipped: int,
     corpus: Corpus,
 ) -> protocol.Metrics:
-    """The pulse after a step."""
+    """The pulse after a step. `lr` is the rate without `again`, what is left of it for text read before."""
     return protocol.Metrics(
         at=time.time(),
         step=progress.step,
@@ -266,7 +267,8 @@ def metrics(
         grad_norm=norm,
         signal=signal,
         rate_factor=factor,
-        lr=lr,
+        lr=lr * again,
+        again=again,
         context=context,
         skipped_steps=skipped,
         unsaved_chars=progress.unsaved_chars,

@@ -214,14 +214,14 @@ class Trainer(Run):
         if made.norm is None:
             what = "loss" if not math.isfinite(float(made.loss.ce)) else "gradient"
             rescue = self.guard.nonfinite_step(what)
-            yield self._metrics(text, made.loss, math.nan, lr * again)
+            yield self._metrics(text, made.loss, math.nan, lr, again)
             yield from self._rescue(rescue)
             return
         self.guard.finite_step()
         self.progress.took(
             text.subject, text.new_chars, float(made.loss.ce), self._clock() - began, made.loads, made.dropped
         )
-        yield self._metrics(text, made.loss, made.norm, lr * again)
+        yield self._metrics(text, made.loss, made.norm, lr, again)
         yield from self.figures_due()
         yield from self._after(made.loss)
 
@@ -365,10 +365,9 @@ class Trainer(Run):
 
     def _again(self, text: WindowOfText) -> float:
         """The share of the rate for text that was read before: less every time, never nothing."""
-        times = min(self.renewal.times(text), 100)
-        return max(AGAIN_MIN, self.settings.training.again_lr_mult**times)
+        return max(AGAIN_MIN, self.settings.training.again_lr_mult ** min(self.renewal.times(text), 100))
 
-    def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float) -> Message:
+    def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float, again: float) -> Message:
         self._pulse = report.metrics(
             self.progress,
             loss,
@@ -377,6 +376,7 @@ class Trainer(Run):
             signal=self.stepper.signal.value,
             factor=self.rate.factor,
             lr=lr,
+            again=again,
             context=self.window.context,
             skipped=self.guard.skipped,
             corpus=self.corpus,

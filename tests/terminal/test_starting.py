@@ -123,7 +123,7 @@ def test_what_cannot_be_is_one_sentence_before_the_screen_is_taken(
     arguments = prepare(place)
     app = start(place, "minagi-tui", *arguments, columns=400, preexec=without_root_powers())
     assert app.end() == 2
-    sentence = " ".join(app.parting.split())
+    (sentence,) = app.parting.strip().splitlines()
     assert all(word in sentence for word in words), sentence
     assert b"\x1b[?1049h" not in app.output
     assert app.left_on() == []

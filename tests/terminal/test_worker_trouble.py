@@ -76,7 +76,7 @@ def test_a_second_app_on_the_same_weights_names_their_owner(made: Place, start: 
     seen = first.until_step()
     second = start(made, "minagi-tui", "text.txt", "--weights", "w", columns=400)
     assert second.end() == 4
-    sentence = " ".join(second.parting.split())
+    (sentence,) = second.parting.strip().splitlines()
     assert f"is being written by process {first.worker.pid}" in sentence
     assert second.left_on() == []
     first.until_step()

@@ -286,7 +286,10 @@ def test_what_is_read_again_is_learnt_at_a_lower_rate_and_never_at_none(home: Ho
 
     session.stepper.make = noting  # type: ignore[method-assign]
     while not seen or seen[-1][0] < 4:
-        list(session.step())
+        (pulse,) = of(protocol.Metrics, session.step()) or (None,)
+        if pulse is not None:
+            assert pulse.again == pytest.approx((1.0, 0.1, 0.01, 0.01, 0.01)[seen[-1][0]])
+            assert pulse.lr == pytest.approx(seen[-1][1] * session.rate.warmup(session.steps - 1))
     for times, lr in seen:
         assert lr == pytest.approx(0.01 * (1.0, 0.1, 0.01, 0.01, 0.01)[times])
     assert {times for times, _ in seen} == set(range(5))

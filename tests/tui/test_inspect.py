@@ -138,10 +138,10 @@ async def test_a_text_is_asked_for_and_its_reading_shown() -> None:
         assert "raw would write ‘e’ · adapted ‘space’ · the text has ‘i’" in shown
         assert "all 6 bytes: 2.50 rows" in shown
         hints = app.screen.query_one("#probe-hints", Static)
-        assert "to the reading" in str(hints.visual) and "choose" not in str(hints.visual)
+        assert "tab reading" in str(hints.visual) and "choose" not in str(hints.visual)
         await pilot.press("tab", "right")
         fr.settle(app)
-        assert "choose  tab to the text" in str(hints.visual)
+        assert "choose  tab the text" in str(hints.visual)
         assert "‘i’ 3 of 6 rows · surprise 0.72 bits" in drawn(app)
         reading = app.screen.query_one(Reading)
         await pilot.press("down", "down")
@@ -204,11 +204,14 @@ async def test_nothing_is_asked_for_when_nothing_was_typed() -> None:
 
 async def test_a_refusal_leaves_the_reading_before() -> None:
     fake = fr.FakeSource([fr.hello(), probed("before")])
-    async with fr.opened(fake) as (app, pilot):
+    async with fr.opened(fake, size=(40, 12)) as (app, pilot):
         await pilot.press("p", "x", "enter")
         app.fold(p.Ack(1, "probe", False, "There is nothing to inspect: the text is empty."))
         fr.settle(app)
+        await pilot.pause()
         assert "before" in drawn(app)
+        hints = app.screen.query_one("#probe-hints", Static)  # on the smallest screen too
+        assert hints.region.height == 1 and "enter read  tab reading  esc close" in str(hints.visual)
 
 
 def test_digits_and_shades() -> None:

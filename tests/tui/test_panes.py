@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from minagi import protocol as p
 from tui.panes.base import Frame, Pane, View
+from tui.panes.depth import DepthPane
 from tui.panes.header import Header
 from tui.panes.loss import LossPane, _chart
 from tui.panes.pool import PoolPane
@@ -50,6 +51,8 @@ def drawn(pane: Pane, known: AppState, width: int, height: int) -> str:
 def test_why_the_pool_did_not_grow_is_told_at_every_size(width: int, height: int) -> None:
     shown = drawn(PoolPane("3"), state(), width, height)
     assert "No growth" in shown
+    if "loaded a step" in shown and width >= 76:
+        assert "0.4% of requests met a full expert" in shown
     assert len(shown.splitlines()) <= height
     if height > 8:
         assert "Last birth: 26, at 358k characters" in " ".join(shown.split())
@@ -69,11 +72,27 @@ def test_what_came_and_went_is_marked_in_the_map_without_colour() -> None:
     assert "+ came" in shown and "- left" in shown
 
 
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (76, "×0.05 as text read before: lr 5.00e-05"),
+        (46, "  read before: lr 5.00e-05"),
+        (33, "  lr 5.00e-05"),
+    ],
+)
+def test_why_the_rate_is_less_on_text_read_before_is_told_beside_it(width: int, told: str) -> None:
+    known = replace(state(9), metrics=p.Metrics(step=9, lr=5e-5, again=0.05))
+    assert told in drawn(DepthPane("5"), known, width, 6)
+    assert "lr: what the last step took of it" in drawn(DepthPane("5"), known, 76, 30)
+    first = replace(known, metrics=p.Metrics(step=9, lr=1e-3))
+    assert "before" not in drawn(DepthPane("5"), first, width, 4)
+
+
 def test_with_room_paging_is_explained() -> None:
     shown = drawn(PoolPane("3"), state(), 76, 30)
     for words in ("There are 8 slots", "resident: used at once", "in RAM: loaded", "on disk: read", "newborn",
                   "dying: pruned", "came in the last step", "share of recent use",
-                  "% dropped: asked of a full expert", "at 358k:"):  # fmt: skip
+                  "% met a full one, so went without", "at 358k:"):  # fmt: skip
         assert words in " ".join(shown.split()), words
 
 

@@ -19,6 +19,7 @@ from tui import private
 from tui.client import Deliver
 from tui.keymap import PANES
 from tui.logbook import Logbook
+from tui.panes.notice import Notice
 from tui.panes.pool import PoolPane
 from tui.screens.help import HelpScreen
 from tui.screens.name import NameScreen
@@ -387,6 +388,21 @@ async def test_help_scrolls_to_its_ends() -> None:
         assert box.scroll_y == box.max_scroll_y > 0
         await press(pilot, "home")
         assert box.scroll_y == 0
+        await press(pilot, "slash", *"HELD-out  text", "enter")
+        heading = app.screen.query_one(".heading", Static)
+        total = int(str(heading.visual).rpartition(" of ")[2])
+        assert "“HELD-out  text”: 1 of" in str(heading.visual) and total >= 2
+        first = box.scroll_y
+        await press(pilot, "n")
+        assert f": 2 of {total}" in str(heading.visual) and box.scroll_y > first
+        await press(pilot, "N", "N")  # past the first is the last
+        assert f": {total} of {total}" in str(heading.visual)
+        await press(pilot, "slash", *"qqq", "escape")  # letters are the field's, and it is left first
+        assert isinstance(app.screen, HelpScreen)
+        await press(pilot, "slash", *"zz", "enter")
+        assert "not found" in str(heading.visual)
+        await press(pilot, "n", "escape")
+        assert not isinstance(app.screen, HelpScreen)
 
 
 async def test_a_checkpoint_gets_its_name() -> None:
@@ -441,6 +457,23 @@ async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
         assert "once another one is saved" in str(app.screen.query_one("#preview").visual)
         await press(pilot, "down", "enter")
         assert fake.sent[-1] == p.Revert(4, "s2")
+        many = snapshots().items[:1] * 20
+        await press(pilot, "r")
+        app.fold(p.Snapshots([{**item, "id": f"n{n}"} for n, item in enumerate(many)]))
+        fr.settle(app)
+        await pilot.resize_terminal(80, 24)
+        await press(pilot, "down", "down")
+        await pilot.pause()
+        shown = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert any("d deletes it, which gives back 8.40 MB." in text for text in shown)
+        chosen = app.screen.query_one(OptionList).highlighted
+        assert not any("9 min ago" in text for text in shown)
+        app.clock.now = fr.START + 60 * 8 + 1  # a minute after it was made is where the story begins
+        app.tick()
+        await pilot.pause()
+        shown = [strip.text for strip in app.screen._compositor.render_strips()]
+        assert any("9 min ago" in text for text in shown), "time goes by while the list is open"
+        assert app.screen.query_one(OptionList).highlighted == chosen
 
 
 async def test_the_revert_picker_uses_the_room_it_is_given() -> None:
@@ -638,6 +671,18 @@ async def test_what_is_said_at_once_covers_nothing_of_a_question(size: tuple[int
         assert all(toast.size.height == 0 for toast in screen.query("ToastRack"))
         await press(pilot, "escape")
         assert app._desk.notice.region.height == 3 and app._desk.header.region.height == 1
+        for key in ("p", "L", "ctrl+p"):  # nor of these, that are more than a question
+            await press(pilot, key)
+            while key == "ctrl+p" and not app.screen.has_class("-ready"):
+                await pilot.pause()
+            for _ in range(2):
+                app.tick()
+                await pilot.pause()
+            over = app.screen.query_one(Notice)
+            below = app.screen.query_one("#inspector, #whole-log, #--input").region
+            assert over.region.height == 3 and below.y >= over.region.bottom and below.height > 2, key
+            assert all(toast.size.height == 0 for toast in app.screen.query("ToastRack"))
+            await press(pilot, "escape")
 
 
 async def test_bells_ring_only_out_of_sight() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from textual.content import Content
 from textual.geometry import Size
 
+from minagi.protocol import Metrics
 from tui import charts, words
 from tui.panes.base import Frame, Pane, line, wrapped
 from tui.styles import FAINT, MUTED
 
 _MEANT = (
     "rows: how often it thinks a character over before guessing the next",
-    "rate: how fast it learns, as a share of what was set; eased at a plateau",
+    "rate: how fast it learns, as a share of what was set; eased when held-out no longer falls",
+    "lr: what the last step took of it, less on text read before, so that it is not learned by heart",
     "grad: how strongly a text pulls at it; above the limit it is clipped",
     "signal: how much the steps agree; near 0% they are mostly noise",
 )
@@ -38,7 +40,7 @@ class DepthPane(Pane):
         clipped = norm is not None and clip > 0 and norm > clip
         lines = [
             _bar("rows", rows and most and rows / most, _figure(rows, f" of {most}" if most else ""), width),
-            _rate(metrics.rate_factor, metrics.lr, width),
+            _rate(metrics, width),
             _bar(
                 "grad", norm and clip and norm / clip,
                 _figure(norm, f" of {clip:g}") + (" clipped" if clipped else ""), width,
@@ -72,9 +74,15 @@ def _bar(name: str, share: float | None, figure: str, width: int, style: str = "
     return line((f"{name:<7}", MUTED), (filled, style), (rest, FAINT), f" {figure}")
 
 
-def _rate(factor: float, lr: float, width: int) -> Content:
-    arrow = "" if factor >= 0.9995 else " eased"
-    text = line(("rate   ", MUTED), (f"×{factor:.3f}", "bold"), arrow)
-    after = f"lr {lr:.2e}" if lr else ""
-    gap = width - text.cell_length - len(after)
-    return line(text, " " * gap, (after, MUTED)) if gap > 1 else text
+def _rate(metrics: Metrics, width: int) -> Content:
+    """The factor, and what the last step took of it, in as many words as there is room for."""
+    factor, lr, again = metrics.rate_factor, metrics.lr, metrics.again
+    text = line(("rate   ", MUTED), (f"×{factor:.3f}", "bold"), "" if factor >= 0.9995 else " eased")
+    told = [f"lr {lr:.2e}"] if lr else []
+    if told and again < 1.0:
+        told = [f"×{again:.2g} as text read before: {told[0]}", f"read before: {told[0]}", *told]
+    for after in told:
+        gap = width - text.cell_length - len(after)
+        if gap > 1:
+            return line(text, " " * gap, (after, MUTED))
+    return text

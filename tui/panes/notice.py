@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from textual.command import CommandPalette
 from textual.content import Content
 from textual.geometry import Size
 from textual.widgets import Static
@@ -12,6 +13,7 @@ from tui.panes.base import Frame, line, wrapped
 
 LEAST_SECONDS, A_LETTER = 5.0, 0.05  # how long it stands: longer, the longer it is
 _MOST, _MOST_SLIM, _SLIM = 3, 6, 60  # lines, those of a screen narrower than so many columns
+_PALETTE_TOP = 3  # lines that the palette leaves above itself
 _LOW = 20  # lines of the screen below which it is never more than `_MOST`: the log has the rest
 _SIGNS = {
     "warning": ("▲ ", "bold $text-warning"),
@@ -67,6 +69,19 @@ class Notice(Static):
             self.rows = len(lines)
             self.update(Content("\n").join(lines))
         return bool(self._said)
+
+
+def heed_in_palette(palette: CommandPalette, frame: Frame, said: Notice) -> None:
+    """Say it above Textual's palette, which makes room where that takes more lines than it leaves."""
+    if not palette.is_mounted:
+        return
+    found = palette.query(Notice)
+    notice = found.first() if found else Notice()
+    if not found:
+        palette.mount(notice)
+    notice.repeat(said)
+    notice.show(frame, palette.size)
+    palette.query_one("#--container").styles.margin = (max(_PALETTE_TOP, notice.rows + 1), 0, 0, 0)
 
 
 def _lines(said: tuple[Said, ...], screen: Size) -> list[Content]:

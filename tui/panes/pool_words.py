@@ -27,7 +27,7 @@ _LEGEND: tuple[tuple[Part, str], ...] = (
     (CAME, "came in the last step (- left)"),
     (("7", "bold"), "bold: used by the last step"),
     (("▁▄█", FAINT), "its share of recent use"),
-    ("%", "dropped: asked of a full expert"),
+    ("%", "met a full one, so went without"),
 )
 _SLOTS = (
     "There are {slots} slots. Each step the text asks over the whole pool, and the {slots} experts asked for "
@@ -62,7 +62,10 @@ def flow(pool: PoolView, width: int) -> list[Content]:
     if pool.ram_hit_rate is not None:
         items.append((1, line((words.share(pool.ram_hit_rate), "bold"), " of them from RAM")))
     if pool.dropped_share is not None:
-        items.append((2, line((words.share(pool.dropped_share), "bold"), " of requests dropped")))
+        share = (words.share(pool.dropped_share), "bold")
+        whole = (2, line(share, " of requests met a full expert"))
+        taken = sum(item.cell_length + 2 for _, item in (*items, whole)) - 2
+        items.append(whole if taken <= width else (2, line(share, " met a full expert")))
     return [fitted([(0, came), (1, went)], width), *([fitted(items, width)] if items else [])]
 
 

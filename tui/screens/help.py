@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Button, Input, Static
 
 from tui import slash
 from tui.keymap import GROUPS, Key, shown
 from tui.panes.base import line, wrapped
 from tui.screens.dialog import Dialog, also
 
+WANTED_MAX = 60  # characters that can be searched for
 _WIDTH, _BESIDE = 86, 7  # columns of the box, and those of its frame and scrollbar
 SIGNS = (
     ("● ◐ ○", "an expert resident on the card, in RAM, on disk"),
@@ -35,10 +38,13 @@ WORDS = (
     ("resident", "On the card, in one of its slots, and so used at once. To load is to bring one there"),
     ("gate", "How loudly an expert speaks; it is learned"),
     ("newborn, dying", "A new expert is on trial until it is used enough; one no text asks for is pruned"),
-    ("dropped", "Requests that an expert was too full to take"),
+    ("full expert", "An expert takes only so many characters a step. A request that meets a full one is "
+     "dropped: the character goes without that expert"),
     ("window", "How many characters it sees at once. The gain is what looking further back is worth"),
-    ("rate", "How fast it learns, as a share of what was set. lr is what the last step took of it, which "
-     "may be less on text read before"),
+    ("rate", "How fast it learns, as a share of what was set. Held-out readings move it: eased where they no "
+     "longer fall, raised while they do"),
+    ("lr", "What the last step took of the rate. Text read before may get a share of it, smaller each time, "
+     "so that it is not just learned by heart"),
     ("grad", "The gradient's length: how strongly a text pulls. Above its limit it is clipped"),
     ("signal", "How much the steps agree: near 0% they are mostly noise, near 100% all say the same"),
     ("adapted, raw", "Replies in which repetition is held back, by a strength of 0 to 10, or as they come"),
@@ -64,27 +70,105 @@ class HelpScreen(Dialog[None]):
         Binding("pagedown,space", "scroll(10)", show=False),
         Binding("home", "scroll(-9999)", show=False),
         Binding("end", "scroll(9999)", show=False),
+        Binding("slash", "search", show=False),
+        Binding("n", "found(1)", show=False),
+        Binding("N", "found(-1)", show=False),
     ]
     heading = "Keys, signs and words"
-    hints = (("↑ ↓", "scroll"), ("esc", "close"), ("⇞ ⇟", "page"), ("home end", "its ends"))
+    hints = (
+        ("↑ ↓", "scroll"), ("/", "search"), ("esc", "close"), ("n N", "on, back"), ("⇞ ⇟", "page"),
+        ("home end", "its ends"),
+    )  # fmt: skip
     choices = (("close", "Close"),)
 
     def __init__(self, table: tuple[Key, ...], recorded: bool = False) -> None:
         super().__init__()
         self._table, self._recorded = table, recorded
         self._bindings = also(self._bindings, table, "help", "cancel")
+        self._field = Input(id="help-wanted", placeholder="search for", max_length=WANTED_MAX, compact=True)
+        self._wanted = ""
+        self._whole = Content("")  # the text, with nothing marked
+        self._found: list[tuple[int, int]] = []  # where in it, from first to last
+        self._at = 0  # which of them was gone to
 
     def body(self) -> Iterable[Widget]:
         self._text = Static(id="help-text")
         yield self._text
 
+    def on_mount(self) -> None:
+        self._field.display = False
+        self._field.cursor_blink = False
+        self.query_one(".dialog").mount(self._field, before=".buttons")
+
     def on_resize(self, event: events.Resize) -> None:
         """Lines hang under their first word at any width."""
         width = min(_WIDTH, event.size.width * 24 // 25) - _BESIDE
-        self._text.update(help_text(self._table, width, typed=not self._recorded))
+        self._whole = help_text(self._table, width, typed=not self._recorded)
+        self._look_for()
 
     def answer(self, choice: str) -> None:
         self.dismiss(None)
+
+    def _fit(self, size: Size) -> None:
+        super()._fit(size.with_height(size.height - self._field.display))
+
+    # ------------------------------------------------------------------------------ searching
+
+    def action_search(self) -> None:
+        """Ask what for; what was searched for before can be changed."""
+        self._field.display = True
+        self._fit(self.size)
+        self._field.focus()
+
+    def action_cancel(self) -> None:
+        """Leave the field, or the screen."""
+        if self._field.display:
+            self._hide_field()
+        else:
+            self.dismiss(None)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._wanted, self._at = event.value.strip(), 0
+        self._look_for()
+        self._hide_field()
+        self._go()
+
+    def _hide_field(self) -> None:
+        self._field.display = False
+        self._fit(self.size)
+        self.query_one(Button).focus(scroll_visible=False)
+
+    def action_found(self, by: int) -> None:
+        """The next place, or the last one; past the ends it begins anew."""
+        if self._found:
+            self._at = (self._at + by) % len(self._found)
+            self._mark()
+            self._go()
+
+    def _look_for(self) -> None:
+        """Find what is wanted, capitals or not, also where a line ends within it."""
+        words = r"\s+".join(map(re.escape, self._wanted.split()))
+        places = re.finditer(words, self._whole.plain, re.IGNORECASE) if words else ()
+        self._found = [match.span() for match in places]
+        self._at = min(self._at, max(0, len(self._found) - 1))
+        self._mark()
+
+    def _mark(self) -> None:
+        """Mark what was found by more than colour, and say how much it is."""
+        text = self._whole
+        for place, span in enumerate(self._found):
+            text = text.stylize("reverse bold" if place == self._at else "underline bold", *span)
+        self._text.update(text)
+        told = f"{self._at + 1} of {len(self._found)}" if self._found else "not found"
+        searched = f" · “{self._wanted}”: {told}" if self._wanted else ""
+        self.query_one(".heading", Static).update(Content(f"{self.heading}{searched}"))
+
+    def _go(self) -> None:
+        """Scroll to what was gone to, with a little of what stands before."""
+        if self._found:
+            row = self._whole.plain.count("\n", 0, self._found[self._at][0])
+            self._box.scroll_to(y=max(0, row - self._box.size.height // 3), animate=False)
 
 
 def help_text(table: tuple[Key, ...], width: int = _WIDTH, typed: bool = True) -> Content:

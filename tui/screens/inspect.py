@@ -17,14 +17,15 @@ from textual.widgets import Static
 
 from tui import words
 from tui.panes.base import Drawn, Frame, Part, fitted, line, wrapped
+from tui.panes.notice import Notice
 from tui.panes.typed import TypedField
 from tui.screens.dialog import LOW, hint_line
 from tui.state import Inspected, Sign
 from tui.styles import MUTED
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"  # a digit for every depth there is
-_TYPING = (("enter", "read it"), ("tab", "to the reading"), ("^j", "new line"), ("esc", "close"))
-_CHOOSING = (("←→↑↓", "choose"), ("tab", "to the text"), ("enter", "read it again"), ("esc", "close"))
+_TYPING = (("enter", "read"), ("tab", "reading"), ("esc", "close"), ("^j", "new line"))
+_CHOOSING = (("←→↑↓", "choose"), ("tab", "the text"), ("esc", "close"), ("enter", "read it again"))
 
 
 class InspectScreen(ModalScreen[None]):
@@ -39,8 +40,10 @@ class InspectScreen(ModalScreen[None]):
         super().__init__()
         self._field, self._reading, self._chosen = ProbeField(), Reading(), Chosen()
         self._hints = Static(hint_line(_TYPING, 80), id="probe-hints")
+        self.notice = Notice()
 
     def compose(self) -> ComposeResult:
+        yield self.notice
         with Vertical(id="inspector"):
             yield Static(Content("Inspector: how it reads a text"), classes="heading")
             yield self._field
@@ -53,7 +56,7 @@ class InspectScreen(ModalScreen[None]):
 
     def _tell_keys(self, width: int) -> None:
         """Other keys act in the text than in the reading."""
-        self._hints.update(hint_line(_CHOOSING if self.focused is self._reading else _TYPING, width))
+        self._hints.update(hint_line(_CHOOSING if self.focused is self._reading else _TYPING, width - 2))
 
     def begin(self) -> None:
         """The next key is the text's."""
@@ -63,6 +66,11 @@ class InspectScreen(ModalScreen[None]):
         """On a low screen the text and its digits come first."""
         self.set_class(event.size.height < LOW, "-low")
         self._tell_keys(event.size.width)
+
+    def heed(self, frame: Frame, said: Notice) -> None:
+        """What is said at once has lines of its own above the text."""
+        self.notice.repeat(said)
+        self.notice.show(frame, self.size)
 
     def show(self, frame: Frame) -> None:
         """Hand the newest frame on."""

@@ -16,6 +16,7 @@ from textual.widgets import Input, Static
 
 from tui.logbook import Pages, written
 from tui.panes.base import Drawn, Frame, fitted, line
+from tui.panes.notice import Notice
 from tui.screens.dialog import LOW, also
 from tui.styles import MUTED
 
@@ -51,10 +52,12 @@ class LogScreen(ModalScreen[None]):
         self._place = Static(Content(""), id="log-place")
         self._told = ""
         self._hints = Static(Content(""), id="log-hints")
+        self.notice = Notice()
         here = "The log of this session; no file keeps it"
         self._heading = Content(f"The whole log: {frame.logbook}" if frame.logbook else here)
 
     def compose(self) -> ComposeResult:
+        yield self.notice
         with Vertical(id="whole-log"):
             yield Static(self._heading, classes="heading")
             yield self._lines
@@ -72,6 +75,11 @@ class LogScreen(ModalScreen[None]):
         self.set_class(event.size.height < LOW, "-low")
         items = [(rank, line((key, "bold $text-accent"), f" {told}")) for rank, key, told in _HINTS]
         self._hints.update(fitted(items, event.size.width - 2))
+
+    def heed(self, frame: Frame, said: Notice) -> None:
+        """What is said at once has lines of its own above the log."""
+        self.notice.repeat(said)
+        self.notice.show(frame, self.size)
 
     def show(self, frame: Frame) -> None:
         """Take in what was added."""

@@ -10,6 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -22,6 +23,7 @@ from tui.screens.dialog import Dialog
 from tui.state import AppState, Snapshot
 
 _WIDTH, _BESIDE, _BESIDE_LOW = 84, 8, 6  # columns of the box, and those of its frame and scrollbar
+_LIST_LEAST, _LIST_MOST, _PREVIEW = 4, 14, 8  # lines of the list, and those below it
 _AGO, _NAME = 15, 20  # columns of a line's beginning
 
 
@@ -30,12 +32,13 @@ class RevertScreen(Dialog[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "delete", show=False)]
     heading = "Go back to a checkpoint"
-    hints = (("↑ ↓", "choose"), ("enter", "go back to it"), ("esc", "cancel"), ("d", "delete it"))
+    hints = (("↑ ↓", "choose"), ("enter", "go back"), ("d", "delete"), ("esc", "cancel"))
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()
         self._frame = frame
         self._shown: tuple[Snapshot, ...] | None = None
+        self._ages: list[str] = []  # as the list tells them
         self._chosen: Snapshot | None = None  # the one whose loss is told
 
     def body(self) -> Iterable[Widget]:
@@ -51,6 +54,7 @@ class RevertScreen(Dialog[str]):
     def show(self, frame: Frame) -> None:
         moved = frame.state.metrics is not self._frame.state.metrics
         self._frame = frame
+        self._age()
         found = frame.state.snapshots
         if found is None and self._shown is None and not _asked(frame):
             self._text.update(Content("The list did not come; the log says why."))
@@ -66,10 +70,32 @@ class RevertScreen(Dialog[str]):
         """Fill the list, as wide as there is room."""
         self._options.clear_options()
         self._options.add_option(_cancel())
-        for place, snapshot in enumerate(found):
-            newer = sum(other.name == snapshot.name for other in found[:place]) if snapshot.name else 0
-            self._options.add_option(Option(_row(snapshot, self._frame, self._room, newer), id=str(place)))
+        for place in range(len(found)):
+            self._options.add_option(Option(self._line(place), id=str(place)))
+        self._ages = [_ago(snapshot, self._frame) for snapshot in found]
         self._options.highlighted = highlighted
+
+    def _age(self) -> None:
+        """The list stands open while time goes by: rows are written anew when they tell another age."""
+        ages = [_ago(snapshot, self._frame) for snapshot in self._shown or ()]
+        for place, (age, before) in enumerate(zip(ages, self._ages, strict=False)):
+            if age != before and place + 1 < self._options.option_count:
+                self._options.replace_option_prompt_at_index(place + 1, self._line(place))
+        self._ages = ages
+
+    def _line(self, place: int) -> Content:
+        """A snapshot's row; of several with one name the older ones say so."""
+        found = self._shown or ()
+        snapshot = found[place]
+        newer = sum(other.name == snapshot.name for other in found[:place]) if snapshot.name else 0
+        return _row(snapshot, self._frame, self._room, newer)
+
+    def _fit(self, size: Size) -> None:
+        """All that is said of the chosen one stays in sight, and the list gives way."""
+        super()._fit(size)
+        room = self._box.styles.max_height
+        lines = int(room.value) if room is not None else _LIST_MOST
+        self._options.styles.max_height = max(_LIST_LEAST, min(_LIST_MOST, lines - _PREVIEW))
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_later(self._refill)  # once the dialog has taken its new shape
@@ -136,12 +162,16 @@ def _asked(frame: Frame) -> bool:
     return any(pending.command.type == ListSnapshots.type for pending in frame.state.pending)
 
 
+def _ago(snapshot: Snapshot, frame: Frame) -> str:
+    return words.ago(max(0.0, frame.now - snapshot.at))
+
+
 def _row(snapshot: Snapshot, frame: Frame, width: int, newer: int = 0) -> Content:
     """One snapshot in a line, what fits of it. `newer`: how many that came later have its name."""
     left, right = "“”" if snapshot.name else ("", "")  # as the log and the questions write a name
     name = snapshot.name or SNAPSHOT_KINDS.get(snapshot.kind, snapshot.kind)
     held = words.loss(snapshot.held_out, frame.view.bits)
-    ago = words.ago(max(0.0, frame.now - snapshot.at))
+    ago = _ago(snapshot, frame)
     column = max(1, min(_NAME, width - _AGO - 1))
     older = "" if not newer else " (older)" if newer == 1 else f" (older, {newer})"
     room = max(1, column - len(older) - len(left + right))

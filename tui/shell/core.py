@@ -10,6 +10,7 @@ from dataclasses import replace
 from rich.console import RenderableType
 from textual.app import App
 from textual.binding import BindingsMap
+from textual.command import CommandPalette
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
@@ -26,10 +27,12 @@ from tui.logbook import Logbook, usual_place
 from tui.panes.base import Frame, Pane, View
 from tui.panes.chat import ChatPane
 from tui.panes.chat_input import ChatInput
-from tui.panes.notice import Said, seconds
+from tui.panes.notice import Said, heed_in_palette, seconds
 from tui.recording import Recording
 from tui.reducers import reduce
 from tui.screens.dialog import Dialog
+from tui.screens.inspect import InspectScreen
+from tui.screens.logs import LogScreen
 from tui.state import Asked, initial
 from tui.status import status
 from tui.styles import legible
@@ -169,8 +172,10 @@ class Core(App[None], inherit_bindings=False):
         """Draw what changed, and say what must be said."""
         frame = self.frame
         for screen in self.screen_stack:
-            if isinstance(screen, Dialog):
+            if isinstance(screen, (Dialog, InspectScreen, LogScreen)):
                 screen.heed(frame, self._desk.notice)
+            elif isinstance(screen, CommandPalette):
+                heed_in_palette(screen, frame, self._desk.notice)
             show = getattr(screen, "show", None)
             if show is not None and screen.is_mounted:
                 show(frame)
@@ -204,7 +209,7 @@ class Core(App[None], inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say something at once, in lines of its own; in the inspector and the whole log as Textual does."""
+        """Say something at once, in lines of its own."""
         stands = seconds(message) if timeout is None else timeout
         now = self.clock()
         self._desk.notice.tell(Said(message, severity, now, now + stands))
