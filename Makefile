@@ -23,8 +23,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "minagi needs Python 3.10 or newer; this is $$("$(PYTHON)" --version 2>&1). Name another one, as in: make PYTHON=python3.12 …"; exit 1; }
 	@mkdir -p $(VENV) && test -w $(VENV) || { echo "Nothing can be written in $$PWD, and that is where the environment goes. Copy the checkout to a folder of your own."; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); echo "The environment $(VENV) could not be made. On Debian and Ubuntu this helps: apt install python3-venv"; exit 1; }
-	@echo "Setting up $(VENV): the first time takes a few minutes, most of it PyTorch."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { echo "The packages could not be installed; pip's own words are above. The same command again goes on from there."; exit 1; }
+	@if test -e $(STAMP); then \
+	  echo "Bringing the packages of minagi up to date: a minute or so, in silence."; \
+	else \
+	  echo "minagi sets itself up here, this once: it fetches PyTorch and smaller packages"; \
+	  echo "(1 to 6 GB) into the folder .venv. That takes two to ten minutes, in silence;"; \
+	  echo "after that it starts at once. ctrl+c stops it, and the same command goes on."; \
+	fi
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]' || { echo "The packages could not be installed; pip's own words are above. The same command again goes on from there."; exit 1; }
 	@touch $(STAMP)
 
 env: $(STAMP)

@@ -62,8 +62,13 @@ def test_without_a_folder_it_says_what_to_do_and_installs_nothing(checkout: Path
 def test_it_sets_up_once_and_opens_the_folder_that_was_named(checkout: Path) -> None:
     program(checkout / ".venv/bin/python", STUB)
     folder = 'it\'s a "folder" & more'
-    assert make(checkout, "tui", f"DIR={folder}", "ARGS=--seed 7").returncode == 0
-    assert make(checkout, "tui", f"DIR={folder}").returncode == 0
+    begun = make(checkout, "tui", f"DIR={folder}", "ARGS=--seed 7")
+    assert begun.returncode == 0
+    told = " ".join(begun.stdout.split())
+    assert "sets itself up here, this once" in told and "two to ten minutes" in told
+    assert all(len(line) < 80 for line in begun.stdout.splitlines())
+    again = make(checkout, "tui", f"DIR={folder}")
+    assert (again.returncode, again.stdout) == (0, "")
     check, install, first, second = asked(checkout)
     assert check.startswith("[-m][pip]")
     assert install.startswith("[-m][pip][install]")
@@ -77,7 +82,7 @@ def test_it_sets_up_again_when_what_is_needed_changes(checkout: Path) -> None:
     make(checkout, "env")
     made = (checkout / ".venv/.installed").stat().st_mtime
     os.utime(checkout / "pyproject.toml", (made + 5, made + 5))
-    make(checkout, "env")
+    assert "up to date" in make(checkout, "env").stdout
     assert sum("[install]" in line for line in asked(checkout)) == 2
 
 
