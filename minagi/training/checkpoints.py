@@ -117,7 +117,7 @@ class Checkpoints:
         """What there is to tell of a checkpoint that was begun, once it is complete; and of a disk that takes
         no experts, or takes them again."""
         if self._under_way is not None and self._under_way[1].done():
-            yield from self.finish()
+            yield from self.finish(goes_on=True)
         refused = self.engine.pool.ram.refused
         if refused is not None and not self._said_refused:
             yield _log("warning", f"{refused} Until then it stays in memory, and training goes on.")
@@ -125,8 +125,8 @@ class Checkpoints:
             yield _log("info", "Experts are put aside on disk again.")
         self._said_refused = refused is not None
 
-    def finish(self) -> Iterator[Message]:
-        """Wait for the checkpoint that was begun, if one was."""
+    def finish(self, goes_on: bool = False) -> Iterator[Message]:
+        """Wait for the checkpoint that was begun, if one was. `goes_on`: there is training before another."""
         if self._under_way is None:
             return
         begun, future = self._under_way
@@ -137,7 +137,7 @@ class Checkpoints:
             info = future.result()
         except WeightsError as error:
             self._copies = None  # the store keeps what it holds of them for the next one
-            yield self._not_saved(error)
+            yield self._not_saved(error, goes_on)
         else:
             self.progress.saved_chars = begun.chars
             yield from self._completed(begun, info)
@@ -152,13 +152,13 @@ class Checkpoints:
             self._copies = Copies(needed)
         return self._copies.reused()
 
-    def attempt(self, kind: str) -> Iterator[Message]:
-        """`save` that nobody asked for: where it fails the run goes on, and it is tried again later."""
+    def attempt(self, kind: str, goes_on: bool = True) -> Iterator[Message]:
+        """`save` that nobody asked for: where it fails the run goes on, if it does, and it is tried later."""
         yield protocol.Phase(phase="saving")
         try:
             yield from self.save(kind)
         except WeightsError as error:
-            yield self._not_saved(error)
+            yield self._not_saved(error, goes_on)
 
     def _tell_no_room(self) -> Iterator[Message]:
         if not self._said_no_room:
@@ -168,9 +168,9 @@ class Checkpoints:
             )
             yield _log("warning", text)
 
-    def _not_saved(self, error: WeightsError) -> Log:
-        minutes = self._every / 60
-        return _log("error", f"Not saved: {error} Training goes on; the next try is in {minutes:g} minutes.")
+    def _not_saved(self, error: WeightsError, goes_on: bool) -> Log:
+        then = f" Training goes on; the next try is in {self._every / 60:g} minutes." if goes_on else ""
+        return _log("error", f"Not saved: {error}{then}")
 
     def _begun(self) -> _Begun:
         """What there will be to tell of the checkpoint that is taken now."""

@@ -291,7 +291,7 @@ class Streamer(Run):
         is only half read is given up."""
         self.stepper.leave()
         if self.concluded:
-            yield from self.checkpoints.attempt(kind)
+            yield from self.checkpoints.attempt(kind, goes_on=False)
         else:
             yield from self.checkpoints.begin(kind)
 

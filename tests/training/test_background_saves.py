@@ -132,7 +132,7 @@ def test_one_that_fails_is_told_and_loses_nothing(
         drive(one, 11)
     with full_disk(monkeypatch, commit, "commit"):
         list(session.checkpoints.begin("auto"))
-        (log,) = of(protocol.Log, finished(session))
+        (log,) = of(protocol.Log, session.checkpoints.finish(goes_on=True))
     assert log.level == "error" and "disk is full" in log.text and "Training goes on" in log.text
     list(twin.checkpoints.begin("auto"))
     finished(twin)
@@ -150,6 +150,16 @@ def test_one_that_fails_is_told_and_loses_nothing(
     same_numbers(everything(again), everything(other))
     for one in (again, other):
         one.close()
+
+
+def test_one_that_fails_as_the_run_ends_promises_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = home.open()
+    drive(session, 1)
+    with full_disk(monkeypatch, commit, "commit"):
+        list(session.checkpoints.begin("auto"))
+        (log,) = of(protocol.Log, session.conclude())
+    assert log.text.startswith("Not saved: ") and "Training goes on" not in log.text
+    session.close()
 
 
 def test_without_room_for_a_copy_training_waits_and_says_so_once(

@@ -387,7 +387,7 @@ def test_an_automatic_save_that_fails_ends_nothing(home: Home, monkeypatch: pyte
         raise WeightsError("No space left in the folder. Free some, then try again.")
 
     monkeypatch.setattr(commit, "commit", full)
-    said = [*drive(session, 2), *session.checkpoints.finish()]
+    said = [*drive(session, 2), *session.checkpoints.finish(goes_on=True)]
     (log,) = [m for m in of(protocol.Log, said) if m.level == "error"]
     assert "Not saved" in log.text and "training goes on" in log.text.lower()
     assert session.unsaved_chars > 0
