@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from minagi import protocol
-from minagi.config import LoadedSettings, Model
+from minagi.config import LoadedSettings
 from minagi.errors import UsageError
 from minagi.finite import number
 from minagi.model.loss import Loss
@@ -41,14 +41,9 @@ from minagi.training.selection import Selection
 from minagi.training.signal import GradSignal
 from minagi.training.start import Start
 from minagi.training.stepping import Stepper
-from minagi.training.window import WindowGrowth
+from minagi.training.window import window_of
 
 BEST_SECONDS = 60.0  # a best reading is worth a checkpoint of its own this long after the last one
-AGAIN_MIN = 0.01  # share of the rate that is left for text read many times
-ANEW = (
-    "All of the text was read. Its n-grams are learned anew as it is read again; until enough are, reading "
-    "and writing use those learned so far."
-)
 SLICE_SECONDS = 0.1  # of a held-out reading, or of writing samples
 
 
@@ -77,10 +72,10 @@ class Trainer(Run):
         self.dry_run = start.dry_run
         self.progress = Progress()
         self.rate = RateControl()
-        self.window = _window_of(settings.model)
+        self.window = window_of(settings.model)
         self.guard = Guard(start.revert_factor, start.max_reverts)
         self.stepper = Stepper(engine, settings.training, start)
-        self.renewal = Renewal(engine.net.ngram, settings.training.ngram_renew, self.progress)
+        self.renewal = Renewal(engine.net.ngram, settings.training, self.progress)
         self._choice: dict[str, Any] = {}  # what was held out of subjects that may come back
         self._paths: list[str] = []  # what earlier runs were given to read
         self.checkpoints = Checkpoints(
@@ -94,10 +89,7 @@ class Trainer(Run):
             clock=clock,
         )
         self.selection = Selection(
-            engine,
-            settings,
-            start.seed,
-            chunk=lambda: min(settings.training.chunk, self.window.context),
+            engine, settings, start.seed, chunk=lambda: min(settings.training.chunk, self.window.context)
         )
         self.chat = Chat(engine, settings.decoding, records)
         self._pulse = protocol.Metrics()
@@ -206,9 +198,9 @@ class Trainer(Run):
         text = self.reader.next_window(self.window.context, self.settings.training.chunk, self.chars)
         for sentence in self.reader.take_dropped():
             yield note("files", sentence, "warning")
-        if self.renewal.prepare(text, self.corpus):
-            yield note("run", ANEW)
-        again = self._again(text)
+        if anew := self.renewal.prepare(text, self.corpus):
+            yield note("run", anew)
+        again = self.renewal.share(text)
         lr = self.settings.training.lr * self.rate.factor * self.rate.warmup(self.steps)
         made = self.stepper.make(text, lr, self.steps, self.chars, again)
         if made.norm is None:
@@ -363,38 +355,16 @@ class Trainer(Run):
 
     # ------------------------------------------------------------------------------------ events
 
-    def _again(self, text: WindowOfText) -> float:
-        """The share of the rate for text that was read before: less every time, never nothing."""
-        return max(AGAIN_MIN, self.settings.training.again_lr_mult ** min(self.renewal.times(text), 100))
-
     def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float, again: float) -> Message:
         self._pulse = report.metrics(
-            self.progress,
-            loss,
-            subject=text.subject,
-            norm=norm,
-            signal=self.stepper.signal.value,
-            factor=self.rate.factor,
-            lr=lr,
-            again=again,
-            context=self.window.context,
+            self.progress, loss, subject=text.subject, norm=norm, signal=self.stepper.signal.value,
+            factor=self.rate.factor, lr=lr, again=again, context=self.window.context,
             skipped=self.guard.skipped,
             corpus=self.corpus,
-        )
+        )  # fmt: skip
         return self._pulse
 
     def _heading(self) -> str:
         where, clip = str(self.engine.store.path), self.settings.training.clip
         window = report.window(self.progress, self.window)
         return heading(where, self._pulse, window, clip, self._measuring.last, self._measuring.move)
-
-
-def _window_of(model: Model) -> WindowGrowth:
-    return WindowGrowth(
-        start=model.context_start,
-        end=model.context_end,
-        step=model.context_step,
-        grow_every_chars=model.context_grow_every_chars,
-        every_chars=model.context_every_chars,
-        gain_min=model.context_gain_min,
-    )

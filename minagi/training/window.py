@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from minagi.config import Model
 from minagi.finite import number
 from minagi.units import LN2
 
@@ -174,3 +175,15 @@ def _mark(value: Any, chars: int) -> int:
     """A count of characters that lies in the past, else now."""
     mark = _whole(value, chars)
     return mark if 0 <= mark <= chars else chars
+
+
+def window_of(model: Model) -> WindowGrowth:
+    """The window that the settings ask for."""
+    return WindowGrowth(
+        start=model.context_start,
+        end=model.context_end,
+        step=model.context_step,
+        grow_every_chars=model.context_grow_every_chars,
+        every_chars=model.context_every_chars,
+        gain_min=model.context_gain_min,
+    )
