@@ -51,7 +51,7 @@ def drawn(pane: Pane, known: AppState, width: int, height: int) -> str:
 def test_why_the_pool_did_not_grow_is_told_at_every_size(width: int, height: int) -> None:
     shown = drawn(PoolPane("3"), state(), width, height)
     assert "No growth" in shown
-    if "loaded a step" in shown and width >= 76:
+    if "loaded a step" in shown and height > 8:
         assert "0.4% of requests met a full expert" in shown
     assert len(shown.splitlines()) <= height
     if height > 8:
@@ -94,6 +94,14 @@ def test_with_room_paging_is_explained() -> None:
                   "dying: pruned", "came in the last step", "share of recent use",
                   "% met a full one, so went without", "at 358k:"):  # fmt: skip
         assert words in " ".join(shown.split()), words
+
+
+def test_every_sign_is_explained_before_anything_else_is() -> None:
+    pane, known = PoolPane("3"), state()
+    pane.frame = Frame(known, View(), NOW)
+    pane.select(0, 0)  # which takes two lines of them
+    shown = drawn(pane, known, 76, 17)
+    assert "dying: pruned unless asked for" in shown and "met a full one, so went without" in shown
 
 
 def test_a_pool_of_thousands_keeps_the_chosen_one_in_sight() -> None:

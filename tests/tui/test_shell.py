@@ -7,9 +7,11 @@ import random
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import cast
 
 import fake_run as fr
 import pytest
+from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Button, OptionList, Static
 
@@ -19,7 +21,8 @@ from tui import private
 from tui.client import Deliver
 from tui.keymap import PANES
 from tui.logbook import Logbook
-from tui.panes.notice import Notice
+from tui.panes.memory import MemoryPane
+from tui.panes.notice import Notice, heed_in_palette
 from tui.panes.pool import PoolPane
 from tui.screens.help import HelpScreen
 from tui.screens.name import NameScreen
@@ -145,6 +148,14 @@ async def test_the_ways_of_looking() -> None:
         assert app.view.strength == 3.0
         await press(pilot, *["left_square_bracket"] * 9)
         assert app.view.strength == 0.0
+
+
+async def test_the_words_in_a_panes_lower_edge_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "as many as there is room for"
+    monkeypatch.setattr(MemoryPane, "subtitle", lambda self, frame, size: told.rjust(size.width, "x"))
+    async with fr.opened(source()) as (app, _):
+        edge = texts(app, "memory").splitlines()[-1]
+    assert "xxx" in edge and told in edge, edge
 
 
 async def test_the_log_filters_and_scrolls() -> None:
@@ -683,6 +694,14 @@ async def test_what_is_said_at_once_covers_nothing_of_a_question(size: tuple[int
             assert over.region.height == 3 and below.y >= over.region.bottom and below.height > 2, key
             assert all(toast.size.height == 0 for toast in app.screen.query("ToastRack"))
             await press(pilot, "escape")
+
+
+async def test_a_palette_that_is_not_composed_yet_is_left_alone() -> None:
+    async with fr.opened(source()) as (app, _):
+        bare = cast(CommandPalette, app.screen)  # on the screen, without anything of a palette's
+        heed_in_palette(bare, app.frame, Notice())
+        heed_in_palette(CommandPalette(), app.frame, Notice())
+        assert app.is_running
 
 
 async def test_bells_ring_only_out_of_sight() -> None:

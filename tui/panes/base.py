@@ -19,6 +19,7 @@ from tui.keymap import TABLE, Key, key_of
 from tui.recording import Playing
 from tui.state import AppState
 
+_EDGE = 2  # columns that a frame's lower edge has less than the pane, for its own ends
 Part = str | Content | tuple[str, str]
 
 
@@ -144,12 +145,14 @@ class Pane(Drawn, can_focus=True):
         self._subtitle()
 
     def subtitle(self, frame: Frame, size: Size) -> str:
-        """A few words in the frame's lower edge."""
+        """A few words in the frame's lower edge, `size.width` columns at most."""
         return ""
 
     def _subtitle(self) -> None:
         """Setting a border's text draws it again, so only another text is set."""
-        told = self.subtitle(self.frame, self.content_size) if self.frame is not None else ""
+        size = self.content_size
+        room = Size(max(0, size.width - _EDGE), size.height)
+        told = self.subtitle(self.frame, room) if self.frame is not None else ""
         if told != self._told:
             self._told = told
             self.border_subtitle = Content(told)

@@ -73,7 +73,8 @@ class Notice(Static):
 
 def heed_in_palette(palette: CommandPalette, frame: Frame, said: Notice) -> None:
     """Say it above Textual's palette, which makes room where that takes more lines than it leaves."""
-    if not palette.is_mounted:
+    containers = palette.query("#--container")
+    if not palette.is_attached or not containers:  # not yet composed, or going away
         return
     found = palette.query(Notice)
     notice = found.first() if found else Notice()
@@ -81,7 +82,7 @@ def heed_in_palette(palette: CommandPalette, frame: Frame, said: Notice) -> None
         palette.mount(notice)
     notice.repeat(said)
     notice.show(frame, palette.size)
-    palette.query_one("#--container").styles.margin = (max(_PALETTE_TOP, notice.rows + 1), 0, 0, 0)
+    containers.first().styles.margin = (max(_PALETTE_TOP, notice.rows + 1), 0, 0, 0)
 
 
 def _lines(said: tuple[Said, ...], screen: Size) -> list[Content]:

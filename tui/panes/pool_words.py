@@ -6,7 +6,7 @@ from textual.content import Content
 
 from minagi.protocol import Growth
 from tui import words
-from tui.panes.base import Frame, Part, fitted, line, wrapped
+from tui.panes.base import Frame, Part, fitted, flowed, line, wrapped
 from tui.state import Expert, PoolView
 from tui.styles import FAINT, MUTED
 
@@ -62,11 +62,8 @@ def flow(pool: PoolView, width: int) -> list[Content]:
     if pool.ram_hit_rate is not None:
         items.append((1, line((words.share(pool.ram_hit_rate), "bold"), " of them from RAM")))
     if pool.dropped_share is not None:
-        share = (words.share(pool.dropped_share), "bold")
-        whole = (2, line(share, " of requests met a full expert"))
-        taken = sum(item.cell_length + 2 for _, item in (*items, whole)) - 2
-        items.append(whole if taken <= width else (2, line(share, " met a full expert")))
-    return [fitted([(0, came), (1, went)], width), *([fitted(items, width)] if items else [])]
+        items.append((2, line((words.share(pool.dropped_share), "bold"), " of requests met a full expert")))
+    return [fitted([(0, came), (1, went)], width), *flowed(items, width, 2)]
 
 
 def _uids(uids: tuple[int, ...]) -> str:
@@ -134,10 +131,21 @@ def _decided(growth: Growth) -> str:
 def explained(frame: Frame, width: int, most: int) -> list[Content]:
     """How to read the map, and what became of the pool's size so far, where there is room for it."""
     slots = frame.state.hello.resident if frame.state.hello else 0
+    about = [Content(), *wrapped(_SLOTS.format(slots=slots), width)] if slots else []
+    legend = _legend(width)
+    lines = [*(about if len(about) + len(legend) <= most else []), *legend]  # the signs before all else
+    earlier = [birth for birth in frame.state.births if birth is not frame.state.growth]
+    if earlier:
+        lines += [Content(), line(("Earlier", "bold"))]
+        for growth in reversed(earlier):
+            when = f"at {words.count(growth.chars)}: "
+            lines += wrapped(when + _decided(growth), width, MUTED, most=2)
+    return lines[:most]
+
+
+def _legend(width: int) -> list[Content]:
+    """What the signs of the map and the figures mean, below an empty line."""
     lines = [Content()]
-    if slots:
-        lines += wrapped(_SLOTS.format(slots=slots), width)
-        lines.append(Content())
     column = max(len(told) for _, told in _LEGEND) + 6
     across = max(1, min(2, width // column))
     column = min(column, width + 2)
@@ -148,10 +156,4 @@ def explained(frame: Frame, width: int, most: int) -> list[Content]:
             mark = line(sign)
             parts += [mark, " " * (4 - mark.cell_length), f"{told:<{column - 4}}"]
         lines.append(line(*parts).truncate(width, ellipsis=True))
-    earlier = [birth for birth in frame.state.births if birth is not frame.state.growth]
-    if earlier:
-        lines += [Content(), line(("Earlier", "bold"))]
-        for growth in reversed(earlier):
-            when = f"at {words.count(growth.chars)}: "
-            lines += wrapped(when + _decided(growth), width, MUTED, most=2)
-    return lines[:most]
+    return lines
