@@ -20,7 +20,7 @@ from minagi.options import Parser, add_machine, add_settings, count, natural, pa
 from minagi.protocol import Log, Message
 from minagi.text.collect import check_paths
 from minagi.units import LN2
-from minagi.worker.signals import Signals
+from minagi.worker.signals import Signals, loading
 
 CHARS_MAX = 10**9
 _SHARE = real(lambda share: 0 < share < 1, "between 0 and 1")
@@ -166,7 +166,8 @@ def _open_study(threads: int | None) -> Callable[[ForgetRequest], StudyLike]:
         """torch is loaded here, after its environment was set."""
         if "torch" not in sys.modules:
             prepare_environment(threads, request.loaded.settings.hardware)
-        from minagi.experiments.study import Study
+        with loading():
+            from minagi.experiments.study import Study
 
         return Study(request)
 

@@ -12,6 +12,7 @@ from minagi.errors import UsageError
 from minagi.hardware import prepare_environment
 from minagi.options import loaded_settings
 from minagi.training.request import ReaderLike
+from minagi.worker.signals import loading
 
 # (weights, settings, device) -> the model
 OpenReader = Callable[[Path, LoadedSettings, str], ReaderLike]
@@ -35,6 +36,7 @@ def open_model(arguments: argparse.Namespace, open_reader: OpenReader | None) ->
         return open_reader(weights, loaded, arguments.device)
     if "torch" not in sys.modules:
         prepare_environment(arguments.threads, loaded.settings.hardware)
-    from minagi.training import session
+    with loading():
+        from minagi.training import session
 
     return session.open_reader(weights, loaded, arguments.device)

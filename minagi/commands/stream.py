@@ -34,7 +34,7 @@ from minagi.worker.eventlog import logged_beside
 from minagi.worker.loop import goodbye
 from minagi.worker.parties import ChannelLike, RunLike
 from minagi.worker.serve import hold
-from minagi.worker.signals import Signals
+from minagi.worker.signals import Signals, loading
 
 DESCRIPTION = """Read packed corpora (see minagi pack) for a number of steps and be trained by them. A window
 opens at a random place of a corpus drawn by its weight and is read chunk by chunk; so many chunks make a
@@ -255,7 +255,8 @@ def _open(request: StreamRequest) -> StreamerLike:
     """The real streamer. torch is loaded here, after its environment was set. Raises MinagiError."""
     mix = Mix(request.mix)  # what is wrong with a corpus shows at once
     prepare_environment(request.threads, request.loaded.settings.hardware)
-    from minagi.training import stream
+    with loading():
+        from minagi.training import stream
 
     return stream.open_stream(request, mix)
 

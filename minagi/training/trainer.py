@@ -357,14 +357,13 @@ class Trainer(Run):
 
     def _metrics(self, text: WindowOfText, loss: Loss, norm: float, lr: float, again: float) -> Message:
         self._pulse = report.metrics(
-            self.progress, loss, subject=text.subject, norm=norm, signal=self.stepper.signal.value,
-            factor=self.rate.factor, lr=lr, again=again, context=self.window.context,
+            self.progress, loss, subject=text.subject, norm=norm, signal=self.stepper.signal.value, lr=lr,
+            again=again, factor=self.rate.factor, context=self.window.context, corpus=self.corpus,
             skipped=self.guard.skipped,
-            corpus=self.corpus,
         )  # fmt: skip
         return self._pulse
 
     def _heading(self) -> str:
-        where, clip = str(self.engine.store.path), self.settings.training.clip
+        where, clip, read = str(self.engine.store.path), self.settings.training.clip, self._measuring
         window = report.window(self.progress, self.window)
-        return heading(where, self._pulse, window, clip, self._measuring.last, self._measuring.move)
+        return heading(where, self._pulse, window, clip, read.last, read.move)

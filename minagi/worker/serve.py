@@ -15,7 +15,7 @@ from minagi.protocol import Failure, Goodbye, Message
 from minagi.training.request import Limits, SessionRequest
 from minagi.worker.loop import goodbye, run
 from minagi.worker.parties import ChannelLike, RunLike, TrainerLike
-from minagi.worker.signals import Hurried, Signals
+from minagi.worker.signals import Hurried, Signals, loading
 
 R = TypeVar("R", bound=RunLike)
 
@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 def open_session(request: SessionRequest) -> TrainerLike:
     """The real trainer. torch is loaded here, after its environment was set. Raises MinagiError."""
     prepare_environment(request.threads, request.loaded.settings.hardware)
-    from minagi.training import session
+    with loading():
+        from minagi.training import session
 
     return session.open_session(request)
 

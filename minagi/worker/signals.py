@@ -21,6 +21,29 @@ class Hurried(BaseException):
     """A second signal came: leave without saving. Not an Exception, so that nothing swallows it."""
 
 
+_late: list[int] | None = None  # signals that came while a library was being loaded; None when none is
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Around the loading of torch: whatever a signal raises in its native parts may abort the process. So
+    signals come when it is loaded."""
+    global _late
+    _late = []
+    try:
+        yield
+    finally:
+        came, _late = _late, None
+        for number in came:
+            signal.raise_signal(number)
+
+
+def _waits(number: int) -> bool:
+    if _late is not None:
+        _late.append(number)
+    return _late is not None
+
+
 class Interrupt:
     """What to do at a ctrl+c where no `Signals` are: raise KeyboardInterrupt, as Python does, and know of it,
     for a library that is being loaded may make another error of that."""
@@ -28,6 +51,8 @@ class Interrupt:
     came = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
+        if _waits(number):
+            return
         self.came = True
         raise KeyboardInterrupt
 
@@ -73,6 +98,8 @@ class Signals:
             self.wake_fd = None
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if _waits(number):
+            return
         self._count += 1
         self.received = self.received or signal.Signals(number).name
         if self.hurried and self._breakable:

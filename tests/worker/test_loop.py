@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ from minagi.protocol import (
 from minagi.training.request import Limits
 from minagi.worker.loop import run
 from minagi.worker.serve import serve
-from minagi.worker.signals import Hurried, Signals
+from minagi.worker.signals import INTERRUPT, Hurried, Signals, loading
 
 
 def drive(*script: list, trainer: FakeTrainer | None = None, limits: Limits | None = None) -> tuple:
@@ -595,6 +596,21 @@ def test_a_library_that_fails_at_a_second_signal_is_no_defect() -> None:
 
     assert serve(load, channel, Limits(), signals) == EXIT_INTERRUPTED
     assert isinstance(channel.sent[-1], Goodbye)
+
+
+def test_no_signal_breaks_into_a_library_that_is_being_loaded() -> None:
+    """Native code may end the process where an exception comes that it does not look for."""
+    loaded: list[str] = []
+    with Signals() as signals, signals.breakable():
+        with pytest.raises(Hurried), loading():
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            loaded.append("whole")
+        assert signals.received == "SIGTERM"
+    with pytest.raises(KeyboardInterrupt), loading():
+        INTERRUPT(signal.SIGINT, None)
+        loaded.append("whole")
+    assert loaded == ["whole", "whole"]
 
 
 def test_hurried_is_no_exception() -> None:
