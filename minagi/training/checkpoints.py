@@ -113,11 +113,11 @@ class Checkpoints:
             self.engine.settle()
             self._under_way = (begun, future)
 
-    def told(self) -> Iterator[Message]:
+    def told(self, goes_on: bool = True) -> Iterator[Message]:
         """What there is to tell of a checkpoint that was begun, once it is complete; and of a disk that takes
-        no experts, or takes them again."""
+        no experts, or takes them again. `goes_on` as for `finish`."""
         if self._under_way is not None and self._under_way[1].done():
-            yield from self.finish(goes_on=True)
+            yield from self.finish(goes_on)
         refused = self.engine.pool.ram.refused
         if refused is not None and not self._said_refused:
             yield _log("warning", f"{refused} Until then it stays in memory, and training goes on.")

@@ -306,8 +306,8 @@ class Trainer(Run):
         yield from self.checkpoints.save(kind, name)
 
     def news(self) -> Iterator[Message]:
-        """What came of a checkpoint that was written meanwhile."""
-        return self.checkpoints.told()
+        """What came of a checkpoint that was written while training is paused."""
+        return self.checkpoints.told(goes_on=False)
 
     def snapshots(self) -> protocol.Snapshots:
         return self.checkpoints.snapshots()

@@ -152,12 +152,17 @@ def test_one_that_fails_is_told_and_loses_nothing(
         one.close()
 
 
-def test_one_that_fails_as_the_run_ends_promises_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("then", ["the run ends", "it is paused"])
+def test_one_that_fails_promises_nothing_where_training_does_not_go_on(
+    then: str, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = home.open()
     drive(session, 1)
     with full_disk(monkeypatch, commit, "commit"):
         list(session.checkpoints.begin("auto"))
-        (log,) = of(protocol.Log, session.conclude())
+        assert session.checkpoints._under_way is not None
+        assert session.checkpoints._under_way[1].exception() is not None
+        (log,) = of(protocol.Log, session.news() if then == "it is paused" else session.conclude())
     assert log.text.startswith("Not saved: ") and "Training goes on" not in log.text
     session.close()
 
