@@ -24,6 +24,7 @@ from tui.state import AppState, Snapshot
 
 _WIDTH, _BESIDE, _BESIDE_LOW = 84, 8, 6  # columns of the box, and those of its frame and scrollbar
 _LIST_LEAST, _LIST_MOST, _PREVIEW = 4, 14, 8  # lines of the list, and those below it
+_NO_BUTTONS = 2  # lines that other dialogs have for them
 _AGO, _NAME = 15, 20  # columns of a line's beginning
 
 
@@ -94,7 +95,8 @@ class RevertScreen(Dialog[str]):
         """All that is said of the chosen one stays in sight, and the list gives way."""
         super()._fit(size)
         room = self._box.styles.max_height
-        lines = int(room.value) if room is not None else _LIST_MOST
+        lines = (int(room.value) if room is not None else _LIST_MOST) + _NO_BUTTONS
+        self._box.styles.max_height = lines
         self._options.styles.max_height = max(_LIST_LEAST, min(_LIST_MOST, lines - _PREVIEW))
 
     def on_resize(self, event: events.Resize) -> None:
