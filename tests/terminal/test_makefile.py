@@ -28,6 +28,10 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+# What a make that runs the tests hands down, by which the one under test would know itself to be inside it.
+_MAKES_OWN = ("DIR", "ARGS", "PYTHON", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout under a name with a space and more, without an environment."""
@@ -39,7 +43,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(checkout: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    environ = {k: v for k, v in os.environ.items() if k not in ("DIR", "ARGS", "PYTHON", "MAKEFLAGS")}
+    environ = {k: v for k, v in os.environ.items() if k not in _MAKES_OWN}
     environ["NOTES"] = str(checkout / "notes")
     return subprocess.run(
         ["make", *words], cwd=checkout, env=environ, capture_output=True, text=True, timeout=60, **options
