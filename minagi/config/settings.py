@@ -65,7 +65,7 @@ class Model:
     ngram_rows: int = _key(8_192, "rows that n-grams of each length share", low=1, high=1 << 24)
     word_rows: int = _key(
         0,
-        "rows beside those of n-grams for the word so far, and as many for it with the one before; 0 is none",
+        "rows beside n-grams, if there are any, for the word so far, and as many for it with the one before",
         low=0,
         high=1 << 24,
     )
