@@ -29,7 +29,7 @@ from tui.panes.window import WindowPane
 _KINDS: tuple[type[Pane] | type[ChatPane], ...] = (
     LossPane, MemoryPane, PoolPane, WindowPane, DepthPane, SubjectsPane, ChatPane, LogPane,
 )  # fmt: skip
-TO_TYPE = ("chat", "inspect")  # actions after which one types
+TO_TYPE = ("chat", "command", "inspect")  # actions after which one types
 _PALETTE = (("enter", "run it"), ("↑ ↓", "choose"), ("esc", "close"))
 LOW = 16  # lines below which header and frames give way to content
 

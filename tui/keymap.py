@@ -60,7 +60,7 @@ TABLE: tuple[Key, ...] = (
     Key("evaluate", ("e",), "evaluate", RUN, "Measure the held-out text now", rank=9, slash="measure"),
     Key("restart", ("R",), "restart", RUN, "Start a worker that ended again, from the last checkpoint"),
     Key("chat", ("i",), "chat", TALK, "Talk to the model", rank=3),
-    Key("command", ("slash",), "command", TALK, "Type a command to the app", call="chat('/')"),
+    Key("command", ("slash",), "command", TALK, "Type a command to the app; in the log, search it"),
     Key("leave_chat", ("escape",), "leave", TALK, "Cancel the reply, or leave the text field", "text"),
     Key("cancel_reply", ("ctrl+x",), "cancel reply", TALK, "Stop the reply that is being written", "text"),
     Key("go_on", ("g", "ctrl+g"), "go on", TALK, "Go on with the last reply", "text", slash="continue"),

@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if seconds < 90:
         return f"{seconds:.0f} s"
-    minutes = int(seconds // 60)
+    minutes = int((seconds + 30) // 60)  # the nearest: 90 s are not followed by 1 min
     if minutes < 60:
         return f"{minutes} min"
     hours, minutes = divmod(minutes, 60)

@@ -196,10 +196,18 @@ async def test_the_whole_log_is_searched_from_its_end_back(tmp_path: Path) -> No
         assert "line 0 of" in shown(app), "past the last it begins anew"
         await pilot.press("slash", "ctrl+u", *"(no such", "enter")
         assert "nothing found" in place(app)
-        await pilot.press("slash", "escape")
+        hints = app.screen.query_one("#log-hints", Static)
+        await pilot.press("slash")
+        assert "enter search" in str(hints.visual) and "older" not in str(hints.visual)
+        await pilot.press("escape")
         assert isinstance(app.screen, LogScreen), "esc leaves the field first"
+        assert "n older" in str(hints.visual)
         await pilot.press("escape")
         assert not isinstance(app.screen, LogScreen)
+        await pilot.press("8", "slash", *"a needle", "enter")
+        assert "line 1600 of" in shown(app), "in the pane the key searches too"
+        await pilot.press("escape", "7", "slash")
+        assert app.typing and app.chat_pane.input.text == "/", "elsewhere it begins a command"
 
 
 async def test_without_a_file_what_is_known_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,6 +256,10 @@ def test_what_is_lost_on_another_way_is_counted_from_where_they_parted() -> None
     assert "Loses 30 steps and 15,360 characters of reading since going back to step 1,100." in told(
         known, ahead
     )
+    for born, now in ((18, ", as many as there are now."), (20, "; there are 20 now.")):
+        pool = PoolView(tuple(expert(uid, 10) for uid in range(born)))
+        there = snapshot(at=fr.START + 499, step=1300, chars=665_600, experts=18)
+        assert f"It has 18 experts{now}" in told(replace(known, pool=pool), there)
     behind = snapshot(at=fr.START + 499, step=1110, chars=568_320)  # between: of the way that was left
     assert "Loses 30 steps" in told(known, behind)
     assert "Loses 130 steps and 66,560 characters of reading." in told(known, snapshot())

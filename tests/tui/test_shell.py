@@ -408,8 +408,11 @@ async def test_help_scrolls_to_its_ends() -> None:
         assert f": 2 of {total}" in str(heading.visual) and box.scroll_y > first
         await press(pilot, "N", "N")  # past the first is the last
         assert f": {total} of {total}" in str(heading.visual)
-        await press(pilot, "slash", *"qqq", "escape")  # letters are the field's, and it is left first
-        assert isinstance(app.screen, HelpScreen)
+        await press(pilot, "slash", *"qqq")  # letters are the field's
+        hints = app.screen.query_one(".hints", Static)
+        assert "enter search" in str(hints.visual) and "scroll" not in str(hints.visual)
+        await press(pilot, "escape")  # it is left first
+        assert isinstance(app.screen, HelpScreen) and "scroll" in str(hints.visual)
         await press(pilot, "slash", *"zz", "enter")
         assert "not found" in str(heading.visual)
         await press(pilot, "n", "escape")

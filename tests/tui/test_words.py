@@ -20,6 +20,7 @@ def test_counts_sizes_and_times() -> None:
     assert [words.duration(s) for s in (-3, 45, 720, 12_000, 187_200)] == [
         "0 s", "45 s", "12 min", "3 h 20 min", "2 d 4 h",
     ]  # fmt: skip
+    assert [words.duration(s) for s in (89, 90, 3599)] == ["89 s", "2 min", "1 h"], "none looks younger"
     assert words.duration(1e15) == "years"
     assert words.ago(2) == "just now"
 

@@ -173,7 +173,7 @@ def introduction(frame: Frame) -> str:
         hope = "expect words, and the rhythm of the text"
     else:
         hope = "expect phrases in the manner of what it reads"
-    return f"{age}; {hope}. {invited}: it answers while it goes on learning."
+    return f"{age}; {hope}. {invited}: it answers between two steps, then learns on."
 
 
 def _manner(frame: Frame, width: int) -> str:

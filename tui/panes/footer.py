@@ -84,6 +84,8 @@ class Footer(Drawn):
         """Whether a key does something here, and is worth telling."""
         if asks(key) and frame.state.link in _OVER:
             return False
+        if key.action == "command" and self.place == "log":  # it searches there
+            return True
         places = ("app", "text", self.place, "replay" if frame.playing else "")
         return bool(key.rank) and key.where in places
 
@@ -98,6 +100,8 @@ def _while_typing(table: tuple[Key, ...], writing: bool) -> list[tuple[str, str]
 
 
 def _label(key: Key, frame: Frame) -> str:
+    if key.action == "command":
+        return "search"
     return "resume" if key.action == "pause" and frame.paused else key.label
 
 

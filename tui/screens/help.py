@@ -16,7 +16,7 @@ from textual.widgets import Button, Input, Static
 from tui import slash
 from tui.keymap import GROUPS, Key, shown
 from tui.panes.base import line, wrapped
-from tui.screens.dialog import Dialog, also
+from tui.screens.dialog import Dialog, also, hint_line
 
 WANTED_MAX = 60  # characters that can be searched for
 _WIDTH, _BESIDE = 86, 7  # columns of the box, and those of its frame and scrollbar
@@ -79,6 +79,7 @@ class HelpScreen(Dialog[None]):
         ("↑ ↓", "scroll"), ("/", "search"), ("esc", "close"), ("n N", "on, back"), ("⇞ ⇟", "page"),
         ("home end", "its ends"),
     )  # fmt: skip
+    asking = (("enter", "search"), ("esc", "leave the field"))  # while it is asked what for
     choices = (("close", "Close"),)
 
     def __init__(self, table: tuple[Key, ...], recorded: bool = False) -> None:
@@ -119,6 +120,7 @@ class HelpScreen(Dialog[None]):
         self._field.display = True
         self._fit(self.size)
         self._field.focus()
+        self._hints.update(hint_line(self.asking, self.size.width))
 
     def action_cancel(self) -> None:
         """Leave the field, or the screen."""
@@ -137,6 +139,7 @@ class HelpScreen(Dialog[None]):
     def _hide_field(self) -> None:
         self._field.display = False
         self._fit(self.size)
+        self._hints.update(hint_line(self.hints, self.size.width))
         self.query_one(Button).focus(scroll_visible=False)
 
     def action_found(self, by: int) -> None:

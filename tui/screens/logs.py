@@ -25,6 +25,7 @@ _HINTS = (
     (1, "/", "search"), (2, "n", "older"), (3, "N", "newer"), (4, "↑↓", "scroll"), (5, "⇞⇟", "page"),
     (6, "home end", "its ends"), (0, "esc", "close"),
 )  # fmt: skip
+_ASKING = ((1, "enter", "search"), (0, "esc", "leave the field"))
 
 
 class LogScreen(ModalScreen[None]):
@@ -44,8 +45,9 @@ class LogScreen(ModalScreen[None]):
         Binding("end", "scroll(999999999)", show=False),
     ]
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: Frame, searching: bool = False) -> None:
         super().__init__()
+        self._searching = searching  # it opens with the question what for
         self._bindings = also(self._bindings, frame.table, "whole_log", "dismiss")
         self._lines = LogLines(Pages(frame.logbook) if frame.logbook else None)
         self._field = Input(id="log-wanted", placeholder="search for", max_length=WANTED_MAX, compact=True)
@@ -69,12 +71,19 @@ class LogScreen(ModalScreen[None]):
         self._field.display = False
         self._field.cursor_blink = False
         self._lines.focus()
+        if self._searching:
+            self.action_search()
 
     def on_resize(self, event: events.Resize) -> None:
         """On a low screen the lines come first."""
         self.set_class(event.size.height < LOW, "-low")
-        items = [(rank, line((key, "bold $text-accent"), f" {told}")) for rank, key, told in _HINTS]
-        self._hints.update(fitted(items, event.size.width - 2))
+        self._hint(event.size.width)
+
+    def _hint(self, width: int) -> None:
+        """Tell the keys that act now."""
+        told_now = _ASKING if self._field.display else _HINTS
+        items = [(rank, line((key, "bold $text-accent"), f" {told}")) for rank, key, told in told_now]
+        self._hints.update(fitted(items, width - 2))
 
     def heed(self, frame: Frame, said: Notice) -> None:
         """What is said at once has lines of its own above the log."""
@@ -96,6 +105,7 @@ class LogScreen(ModalScreen[None]):
         """Ask what for; what was searched for before can be changed."""
         self._field.display = True
         self._field.focus()
+        self._hint(self.size.width)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -112,6 +122,7 @@ class LogScreen(ModalScreen[None]):
     def _hide_field(self) -> None:
         self._field.display = False
         self._lines.focus()
+        self._hint(self.size.width)
         self._tell()
 
     def action_found(self, by: int) -> None:

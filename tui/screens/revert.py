@@ -273,7 +273,9 @@ def _experts(snapshot: Snapshot, frame: Frame, lost: Lost) -> list[str]:
     if not experts or not snapshot.experts:
         return []
     if lost.since:  # who comes back was born on a way that is not this one
-        return [f"It has {words.plural(snapshot.experts, 'expert')}; there are {len(experts):,} now."]
+        as_many = snapshot.experts == len(experts)
+        now = ", as many as there are now" if as_many else f"; there are {len(experts):,} now"
+        return [f"It has {words.plural(snapshot.experts, 'expert')}{now}."]
     born = sum(expert.age < lost.chars for expert in experts)
     pruned = max(0, snapshot.experts - (len(experts) - born))
     told = []

@@ -38,6 +38,13 @@ class MinagiApp(Running, Talking, Looking):
             return not self.typing or not self.chat_pane.input.matches()  # tab completes a command then
         return True
 
+    def action_command(self) -> None:
+        """Begin a command; in the log the key searches, as it does on every screen with much to read."""
+        if self._desk.deck.chosen == "log":
+            self.action_whole_log(searching=True)
+        else:
+            self.action_chat("/")
+
     def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:
         """The command palette: the keys that act here, and the theme."""
         for key in offered(self.table, self.source.recorded):

@@ -54,9 +54,9 @@ class Looking(Core):
     def action_help(self) -> None:
         self.push_screen(HelpScreen(offered(self.table, self.source.recorded), self.source.recorded))
 
-    def action_whole_log(self) -> None:
+    def action_whole_log(self, searching: bool = False) -> None:
         if not isinstance(self.screen, LogScreen):
-            self.push_screen(LogScreen(self.frame))
+            self.push_screen(LogScreen(self.frame, searching))
 
     async def action_inspect(self) -> None:
         if self.only_shown():
