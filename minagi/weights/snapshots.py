@@ -34,7 +34,8 @@ _RECENT = ("auto", "asked", "named", "best", "final")  # of which the last few a
 DAMAGED = "damaged"  # the kind of a folder whose meta.json cannot be read
 
 _META_MAX = 1 << 26
-_FOLDER = re.compile(r"\d{6,12}")
+_FOLDER = re.compile(r"[0-9]{6,12}")
+_REACHED = 10**9  # no model has so many snapshots: what is named so was named by others
 _GONE = ".gone"  # after the number of a snapshot that was the newest when it was removed: an empty file
 
 
@@ -83,8 +84,12 @@ def numbers(root: Path) -> list[int]:
 def next_number(root: Path) -> int:
     """A number for a new snapshot under `root`, free whatever lies there: one that was told of a snapshot,
     by an event or an undo, never means another."""
-    taken = [path.name.removesuffix(_GONE) for path in root.iterdir()]
-    return max((int(name) for name in taken if _FOLDER.fullmatch(name)), default=0) + 1
+    names = [path.name.removesuffix(_GONE) for path in root.iterdir()]
+    taken = {int(name) for name in names if _FOLDER.fullmatch(name)}
+    number = max((known for known in taken if known < _REACHED), default=0) + 1
+    while number in taken:
+        number += 1
+    return number
 
 
 def describe(model: layout.Model, number: int, kind: str, name: str, at: float) -> SnapshotInfo:
