@@ -91,6 +91,7 @@ def _honest(limits: Limits, lifetime: Lifetime, now: Situation) -> str:
     if limits.max_gap and now.gap is not None and now.gap >= limits.max_gap:
         return (
             f"More experts would only learn by heart: held-out loss is {now.gap / LN2:.2f} bits above train "
-            f"loss, and growth.max_gap allows {limits.max_gap / LN2:.2f} (the setting counts in nats: {limits.max_gap:g})."
+            f"loss, and growth.max_gap allows {limits.max_gap / LN2:.2f} "
+            f"(the setting counts in nats: {limits.max_gap:g})."
         )
     return ""

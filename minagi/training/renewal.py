@@ -20,8 +20,8 @@ from minagi.training.progress import Progress
 
 AGAIN_MIN = 0.01  # share of the rate that is left for text read many times
 ANEW = (
-    "All of the text was read. Read again it would only be recognised, so the tables of n-grams and words are "
-    "learned anew; until they know enough, chat and held-out text use those from before."
+    "All of the text was read. Read again it would only be recognised, so the tables of n-grams and words "
+    "are learned anew; until they know enough, chat and held-out text use those from before."
 )
 ENOUGH = 0.7  # of what the rows before them learned from: then young rows read better, the rest knowing them
 

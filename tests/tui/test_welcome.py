@@ -46,7 +46,7 @@ async def test_it_fills_up_as_things_become_known() -> None:
         assert "in a moment" in told(app), "the first steps tell little"
         app.fold(replace(PACE, chars_per_second=1000.0))
         fr.settle(app)
-        assert "1.00k characters a second: about 31 min to read it all" in told(app)
+        assert "1.00k characters a second: about 32 min to read it all" in told(app)
         assert fake.sent == []
 
 
