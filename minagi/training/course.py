@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-POINTS = 64  # of the train loss that are kept for one checkpoint
+POINTS = 64  # of the train loss that a checkpoint keeps; with some luck twice as many, less one
 READINGS = 64  # held-out readings, of which there are far fewer
 
 
@@ -36,11 +36,10 @@ class Course:
 
     def since(self, chars: int) -> dict[str, Any]:
         """What came after `chars`, the last checkpoint, as a row of the history has it. What lies before is
-        forgotten, and steps are counted anew."""
+        forgotten, and what comes after is taken down step by step again."""
         self.points = [point for point in self.points if point[0] > chars]
         self.readings = [reading for reading in self.readings if reading[0] > chars]
-        if len(self.points) < POINTS // 2:
-            self._every = 1
+        self._every = 1
         return {
             "course": [[at, round(nats, 4)] for at, nats in self.points],
             "readings": [[at, round(nats, 4)] for at, nats in self.readings],

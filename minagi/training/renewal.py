@@ -2,9 +2,9 @@
 is read with (docs/decisions/cpu-profile.md).
 
 Rows that have seen a text know it by heart: whoever reads it again with them learns to trust them more than
-other text deserves. Young rows have seen nothing of what comes before them in a round through the text, and
-so the rest of the model learns from all of it again at the full rate. A model that also knows text which is
-not read now keeps its rows: young ones would never learn it.
+other text deserves. Young rows, but for those of pairs and triples, have seen nothing of what comes before
+them in a round through the text, and so the rest of the model learns from all of it again at the full rate. A
+model that also knows text which is not read now keeps its rows: young ones would never learn it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ READING_SECONDS = 0.2  # a slice of a held-out reading
 
 
 class Streamer(Run):
-    """Reads a mix of corpora with an engine, by a schedule. See `minagi.worker.loop.RunLike`."""
+    """Reads a mix of corpora with an engine, by a schedule. See `minagi.training.run.Run`."""
 
     dry_run = False
 

@@ -24,6 +24,7 @@ from tui.logbook import Logbook
 from tui.panes.memory import MemoryPane
 from tui.panes.notice import Notice, heed_in_palette
 from tui.panes.pool import PoolPane
+from tui.screens.delete import DeleteScreen
 from tui.screens.help import HelpScreen
 from tui.screens.name import NameScreen
 from tui.screens.quit import LeavingScreen, QuitScreen
@@ -466,11 +467,25 @@ async def test_the_revert_picker_cancels_first_and_tells_what_is_lost() -> None:
         assert isinstance(app.screen, RevertScreen) and fake.sent[-1] == p.Delete(3, "s2")
         app.fold(replace(snapshots(), present="s1"))  # the one that is needed is not asked about
         fr.settle(app)
-        await press(pilot, "down", "d")
+        await press(pilot, "up", "d")  # the choice stays with the checkpoint, whatever list comes
         assert isinstance(app.screen, RevertScreen)
         assert "once another one is saved" in str(app.screen.query_one("#preview").visual)
         await press(pilot, "down", "enter")
         assert fake.sent[-1] == p.Revert(4, "s2")
+        await press(pilot, "r")
+        app.fold(snapshots())
+        fr.settle(app)
+        await press(pilot, "down", "down", "d")
+        asked = sum(isinstance(command, p.ListSnapshots) for command in fake.sent)
+        app.fold(p.Saved(at=fr.START, snapshot="s9", step=1200, chars=9999))  # both stand open meanwhile
+        fr.settle(app)
+        fr.settle(app)
+        assert isinstance(app.screen, DeleteScreen) and "step 700" in str(app.screen._text.visual)
+        assert sum(isinstance(command, p.ListSnapshots) for command in fake.sent) == asked + 1
+        app.fold(p.Snapshots(snapshots().items[:1]))
+        fr.settle(app)
+        assert "There is no checkpoint" in str(app.screen._text.visual), "it went in between"
+        await press(pilot, "enter", "escape")
         many = snapshots().items[:1] * 20
         await press(pilot, "r")
         app.fold(p.Snapshots([{**item, "id": f"n{n}"} for n, item in enumerate(many)]))

@@ -27,6 +27,7 @@ class DeleteScreen(Dialog[str]):
         super().__init__()
         self._frame, self._wanted = frame, wanted
         self._found: Snapshot | None = None
+        self._kept: tuple[Snapshot, ...] | None = None  # the last list that came
 
     def body(self) -> Iterable[Widget]:
         self._text = Static(Content("Asking for the list…"), id="deletion")
@@ -37,7 +38,7 @@ class DeleteScreen(Dialog[str]):
 
     def show(self, frame: Frame) -> None:
         self._frame = frame
-        kept = frame.state.snapshots
+        self._kept = kept = self._kept if frame.state.snapshots is None else frame.state.snapshots
         self._found = found = named(kept or (), self._wanted)
         if kept is None:
             asked = any(pending.command.type == ListSnapshots.type for pending in frame.state.pending)

@@ -63,9 +63,11 @@ class RevertScreen(Dialog[str]):
             if moved and self._chosen is not None:  # it is read on meanwhile, and more would be lost
                 self._preview(self._chosen)
             return
+        chosen = self._chosen.id if self._chosen is not None else None
         self._shown = found
-        self._list(found, 0)
-        self._preview(None)
+        place = next((place for place, snapshot in enumerate(found, 1) if snapshot.id == chosen), 0)
+        self._list(found, place)
+        self._preview(found[place - 1] if place else None)
 
     def _list(self, found: tuple[Snapshot, ...], highlighted: int | None) -> None:
         """Fill the list, as wide as there is room."""

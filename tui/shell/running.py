@@ -19,14 +19,23 @@ class Running(Leaving):
 
     _rehearsed_at: float | None = None  # when the first step of a new model was told
     _rested = False  # it was paused until the key that starts it
+    _listed: tuple[object, object] = (
+        None,
+        None,
+    )  # the save and the revert after which the list was asked for
 
     def on_mount(self) -> None:
         if self.first_run:
             self.push_screen(WelcomeScreen(self.frame), self._after_welcome)
 
     def tick(self) -> None:
-        """A new model reads its first pages while the welcome stands, to find out its pace; then it waits."""
         super().tick()
+        self._rehearse()
+        if any(isinstance(screen, (RevertScreen, DeleteScreen)) for screen in self.screen_stack):
+            self._list_again()
+
+    def _rehearse(self) -> None:
+        """A new model reads its first pages while the welcome stands, to find out its pace; then it waits."""
         if self._rested or not any(isinstance(screen, WelcomeScreen) for screen in self.screen_stack):
             return
         now = self.clock()
@@ -66,12 +75,22 @@ class Running(Leaving):
         if not self.only_shown():
             self.push_screen(NameScreen(), save)
 
+    def _list(self) -> bool:
+        """Ask for the list of checkpoints; whether that could be asked."""
+        self._listed = self.state.saved, self.state.reverted
+        return self.ask(protocol.ListSnapshots)
+
+    def _list_again(self) -> None:
+        """A list that stands open while a checkpoint is saved or gone back to is asked for anew."""
+        if self.state.snapshots is None and self._listed != (self.state.saved, self.state.reverted):
+            self._list()
+
     def action_revert(self) -> None:
         def revert(to: str | None) -> None:
             if to:
                 self.ask(protocol.Revert, to=to)
 
-        if not self.only_shown() and self.ask(protocol.ListSnapshots):
+        if not self.only_shown() and self._list():
             self.push_screen(RevertScreen(self.frame), revert)
 
     def action_delete_checkpoint(self, wanted: str = "") -> None:
@@ -83,7 +102,7 @@ class Running(Leaving):
 
         if not wanted:
             self.action_revert()
-        elif not self.only_shown() and self.ask(protocol.ListSnapshots):
+        elif not self.only_shown() and self._list():
             self.push_screen(DeleteScreen(self.frame, clean_line(wanted, NAME_LIMIT).strip()), delete)
 
     def action_evaluate(self) -> None:
