@@ -56,7 +56,8 @@ def test_the_curves_differ_by_shape() -> None:
     assert "9.90k" in text
 
 
-LOSSES = st.lists(st.tuples(st.floats(1, 1e12), st.floats(1e-5, 20)), min_size=1, max_size=30)
+CHARS = st.integers(1, 10**12).map(float)  # characters are whole
+LOSSES = st.lists(st.tuples(CHARS, st.floats(1e-5, 20)), min_size=1, max_size=30)
 
 
 @settings(max_examples=150, deadline=None)
