@@ -125,9 +125,9 @@ class NgramEmbedding(nn.Module):
     def places(self, ids: Tensor, before: Tensor) -> Tensor:
         """The rows that ids [T] choose, [kinds, T]: n-grams from the shortest on, then words. Where a text
         begins, n-grams are short."""
-        count, shortest = ids.shape[0], self.longest - 1
+        count = ids.shape[0]
         symbols = torch.cat((before[max(0, before.shape[0] - self.reach) :], ids)) + 1  # 0: no character
-        symbols = torch.cat((symbols.new_zeros(max(0, shortest + count - symbols.shape[0])), symbols))
+        symbols = torch.cat((symbols.new_zeros(max(0, self.longest - 1 + count - symbols.shape[0])), symbols))
         newest = symbols.shape[0] - count
         found = self._hashed([symbols[newest - back :][:count] for back in range(self.longest)])
         if self.word_rows:

@@ -9,6 +9,7 @@ text read in parts finds what it would find whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeVar
 
 import torch
@@ -36,6 +37,13 @@ _FOLDED = [0] + [
 ]
 
 
+@cache
+def _tables(device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """By symbol: whether it is of a word, its small letter. By letters back: how many, and their power."""
+    inside, folded = torch.tensor(_IN_WORD, device=device), torch.tensor(_FOLDED, device=device)
+    return inside, folded, torch.arange(LETTERS, device=device), torch.tensor(_POWERS, device=device)
+
+
 def hashes(symbols: Tensor, count: int) -> Tensor:
     """Of the last `count` of `symbols` [N], ids + 1 with 0 for none: [KINDS, count], each below PRIME.
 
@@ -43,13 +51,12 @@ def hashes(symbols: Tensor, count: int) -> Tensor:
     character with the last word, and that with the word before it.
     """
     device = symbols.device
-    inside = torch.tensor(_IN_WORD, device=device).index_select(0, symbols)
-    folded = torch.tensor(_FOLDED, device=device).index_select(0, symbols)
+    of_word, small, back, powers = _tables(device)
+    inside, folded = of_word.index_select(0, symbols), small.index_select(0, symbols)
     place = torch.arange(symbols.shape[0], device=device)
     length = place - torch.where(inside, -1, place).cummax(0).values  # of the word so far
-    back = torch.arange(LETTERS, device=device)
     letters = F.pad(folded, (LETTERS - 1, 0)).unfold(0, LETTERS, 1).flip(1) * (back < length[:, None])
-    word = (letters * torch.tensor(_POWERS, device=device)).sum(1) % PRIME
+    word = (letters * powers).sum(1) % PRIME
     ends = torch.where(inside[:-1] & ~inside[1:], place[:-1], -1)
     before = F.pad(ends, (1, 0), value=-1).cummax(0).values  # where the last word before ended
 
